@@ -1,0 +1,105 @@
+import type { TSchema } from 'typebox';
+import { ServiceError } from '../errors.js';
+import type { Log } from '../observability/log.js';
+import type { Metrics } from '../observability/metrics.js';
+import type { Caller, Context, HttpForm, Operation } from './operation.js';
+import { compileValidator, type Validator } from './validate.js';
+
+/** One call as an adapter hands it to the door. */
+export interface Call {
+  /** The `Authorization` header or metadata as it came. */
+  readonly authorization: string | undefined;
+  readonly transport: 'http' | 'grpc';
+  readonly requestId: string;
+  /** Aborted when the caller is gone before it has the answer. */
+  readonly signal: AbortSignal;
+  /** The route's own form, where it has one. */
+  readonly form?: HttpForm;
+  /** Reads the input in the service's form; called only once the caller is known and allowed. */
+  readonly read: () => Promise<unknown>;
+}
+
+export interface DoorParts<Engine> {
+  readonly engine: Engine;
+  /** Throws UNAUTHENTICATED for a credential that is missing, unknown, expired or revoked. */
+  readonly authenticate: (authorization: string | undefined) => Promise<Caller>;
+  readonly metrics: Metrics;
+  readonly log: Log;
+}
+
+export type Invoke = <Engine>(operation: Operation<Engine>, call: Call) => Promise<unknown>;
+
+/**
+ * The one door: authenticate, authorise, read, validate, run, measure, log. Everything a caller may do passes here,
+ * whatever the transport.
+ */
+export function createInvoke<Engine>(parts: DoorParts<Engine>) {
+  const validators = new WeakMap<TSchema, Validator>();
+  const validatorOf = (schema: TSchema): Validator => {
+    let validator = validators.get(schema);
+    if (validator === undefined) validators.set(schema, (validator = compileValidator(schema)));
+    return validator;
+  };
+
+  async function answer(operation: Operation<Engine>, call: Call): Promise<unknown> {
+    const caller = await parts.authenticate(call.authorization);
+    const context = authorise(operation, caller, {
+      engine: parts.engine,
+      signal: call.signal,
+      requestId: call.requestId,
+    });
+    const input = await call.read();
+    if (call.form === undefined) {
+      validatorOf(operation.input)(input);
+      return operation.run(context, input as never);
+    }
+    validatorOf(call.form.input)(input);
+    const output = await operation.run(context, call.form.toInput(input as never) as never);
+    return call.form.toOutput(output as never);
+  }
+
+  return async function invoke(operation: Operation<Engine>, call: Call): Promise<unknown> {
+    const started = process.hrtime.bigint();
+    let code = 'OK';
+    try {
+      return await answer(operation, call);
+    } catch (error) {
+      const known =
+        error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
+      code = known.code;
+      if (known.code === 'INTERNAL') {
+        parts.log.error(
+          { operation: operation.name, requestId: call.requestId, err: known.cause ?? known },
+          'operation failed',
+        );
+      }
+      throw known;
+    } finally {
+      if (call.signal.aborted) code = 'CLIENT_CLOSED';
+      const seconds = Number(process.hrtime.bigint() - started) / 1e9;
+      parts.metrics.operation(operation.name, call.transport, code, seconds);
+      parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
+    }
+  };
+}
+
+function authorise<Engine>(
+  operation: Operation<Engine>,
+  caller: Caller,
+  base: Pick<Context<Engine>, 'engine' | 'signal' | 'requestId'>,
+): Context<Engine> {
+  if (!operation.scopes.some((scope) => holds(caller, scope))) {
+    throw new ServiceError('PERMISSION_DENIED', `this key lacks the scope ${operation.scopes.join(' or ')}`);
+  }
+  const forAdmin = operation.scopes.includes('admin');
+  if (!forAdmin && caller.tenant === undefined) {
+    throw new ServiceError('PERMISSION_DENIED', 'an admin key belongs to no tenant: use a key of the tenant');
+  }
+  // Rows for the administrator are typed without a tenant (defineAdminOperation), so they cannot look at it.
+  return { ...base, caller, tenant: caller.tenant as Context<Engine>['tenant'] };
+}
+
+function holds(caller: Caller, scope: Operation['scopes'][number]): boolean {
+  if (scope === 'admin' && caller.tenant !== undefined) return false;
+  return caller.scopes.has(scope) || (scope === 'read' && caller.scopes.has('manage'));
+}

@@ -1,0 +1,173 @@
+import pg from 'pg';
+import { ServiceError } from '../errors.js';
+
+/** A statement by name: prepared once per connection, its text never put together at run time. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+}
+
+export interface ConnectionsOptions {
+  readonly url: string;
+  /** What these connections are for; the label of their metrics and their application_name. */
+  readonly name: string;
+  readonly size: number;
+  /** Settings for the session, given at connect. */
+  readonly settings: Readonly<Record<string, string>>;
+  /** Milliseconds after which the server ends a statement, 0 for never; the client gives up 5 s later and drops the connection. */
+  readonly statementTimeout: number;
+  readonly onCall: (pool: string) => void;
+  readonly onLost: (pool: string, error: Error) => void;
+}
+
+export interface PoolState {
+  readonly name: string;
+  readonly total: number;
+  readonly idle: number;
+  readonly waiting: number;
+}
+
+/** One connection in hand, for several statements in one transaction. */
+export interface Connection {
+  query<R>(statement: Statement, values?: readonly unknown[]): Promise<R[]>;
+}
+
+const CHECKOUT_MS = 5_000;
+
+/**
+ * Settings of the connections that run hot statements. Hot tables are planned while empty; a generic plan that is held to
+ * index conditions stays right when dead rows pile up.
+ */
+export const HOT_SETTINGS = {
+  enable_seqscan: 'off',
+  enable_hashjoin: 'off',
+  enable_mergejoin: 'off',
+  jit: 'off',
+  plan_cache_mode: 'force_generic_plan',
+} as const;
+
+/** A pool of connections of one purpose. Errors that mean "the database is away" come out as UNAVAILABLE. */
+export class Connections {
+  readonly name: string;
+  private readonly pool: pg.Pool;
+
+  constructor(private readonly options: ConnectionsOptions) {
+    this.name = options.name;
+    const settings = { search_path: 'stint', timezone: 'UTC', statement_timeout: String(options.statementTimeout), ...options.settings };
+    this.pool = new pg.Pool({
+      connectionString: options.url,
+      application_name: `stint ${options.name}`,
+      max: options.size,
+      connectionTimeoutMillis: CHECKOUT_MS,
+      ...(options.statementTimeout > 0 ? { query_timeout: options.statementTimeout + 5_000 } : {}),
+      idleTimeoutMillis: 0,
+      keepAlive: true,
+      options: Object.entries(settings)
+        .map(([key, value]) => `-c ${key}=${value}`)
+        .join(' '),
+    });
+    this.pool.on('error', (error) => this.options.onLost(this.name, error));
+  }
+
+  /** Runs one statement in a transaction of its own. Throws UNAVAILABLE, or the database's own error for a fault in the data. */
+  async query<R>(statement: Statement, values: readonly unknown[] = []): Promise<R[]> {
+    return this.withConnection((connection) => connection.query<R>(statement, values));
+  }
+
+  /** Runs several statements in one transaction; rolls back when `run` throws. */
+  async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.withConnection(async (connection) => {
+      await connection.query({ name: 'begin', text: 'begin' });
+      try {
+        const result = await run(connection);
+        await connection.query({ name: 'commit', text: 'commit' });
+        return result;
+      } catch (error) {
+        if (!isConnectionLost(error)) await connection.query({ name: 'rollback', text: 'rollback' });
+        throw error;
+      }
+    });
+  }
+
+  /** Checks a connection out for `run`; one on which the database went away is dropped. */
+  async withConnection<T>(run: (connection: Connection & { readonly processId: number }) => Promise<T>): Promise<T> {
+    const client = await this.checkout();
+    let broken = false;
+    const onError = (): void => {
+      broken = true;
+    };
+    client.on('error', onError);
+    try {
+      return await run({
+        processId: (client as unknown as { processID: number }).processID,
+        query: async <R>(statement: Statement, values: readonly unknown[] = []) => {
+          this.options.onCall(this.name);
+          const result = await client.query({ name: statement.name, text: statement.text, values: values as unknown[] });
+          return result.rows as R[];
+        },
+      });
+    } catch (error) {
+      broken ||= isConnectionLost(error);
+      throw translate(error);
+    } finally {
+      client.off('error', onError);
+      client.release(broken);
+    }
+  }
+
+  state(): PoolState {
+    const { totalCount, idleCount, waitingCount } = this.pool;
+    return { name: this.name, total: totalCount, idle: idleCount, waiting: waitingCount };
+  }
+
+  async close(): Promise<void> {
+    await this.pool.end();
+  }
+
+  private async checkout(): Promise<pg.PoolClient> {
+    try {
+      return await this.pool.connect();
+    } catch (error) {
+      throw unavailable(error);
+    }
+  }
+}
+
+/** What a statement's failure means for the caller: the database is away, or the statement itself is at fault. */
+export function translate(error: unknown): unknown {
+  return isConnectionLost(error) || isTransient(error) ? unavailable(error) : error;
+}
+
+function unavailable(cause: unknown): ServiceError {
+  if (cause instanceof ServiceError) return cause;
+  return new ServiceError('UNAVAILABLE', 'the database is not available', { cause, retryAfter: 1 });
+}
+
+/** The database's SQLSTATE of an error, if it has one. */
+export function sqlState(error: unknown): string | undefined {
+  const cause = error instanceof ServiceError ? error.cause : error;
+  return cause instanceof pg.DatabaseError ? cause.code : undefined;
+}
+
+/**
+ * True when the connection must not be used again and it is unknown whether the statement was carried out. A read-only
+ * server (25006) counts too: after a failover the address may lead to the new primary (C29).
+ */
+export function isConnectionLost(error: unknown): boolean {
+  const cause = error instanceof ServiceError && error.code === 'UNAVAILABLE' ? error.cause : error;
+  if (cause instanceof ServiceError) return false;
+  if (cause instanceof pg.DatabaseError) {
+    const code = cause.code ?? '';
+    return code.startsWith('08') || code.startsWith('57P') || code === '25006' || code === '25P03';
+  }
+  return cause instanceof Error && CONNECTION_FAULT.test(`${(cause as NodeJS.ErrnoException).code ?? ''} ${cause.message}`);
+}
+
+const CONNECTION_FAULT =
+  /ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|Connection terminated|connection error|not queryable|Query read timeout|timeout exceeded when trying to connect/i;
+
+/** True for faults that pass by themselves and left nothing behind: serialisation, deadlock, resources, timeouts. */
+export function isTransient(error: unknown): boolean {
+  const code = sqlState(error) ?? '';
+  return code.startsWith('40') || code.startsWith('53') || code === '57014' || code === '55P03';
+}

@@ -1,0 +1,25 @@
+import type { Secrets } from './kept-secrets.js';
+
+/** What a person who has just started the service wants to see: where it is, a key, and three lines to try. */
+export function greet({ host, port, secrets }: { readonly host: string; readonly port: number; readonly secrets: Secrets }): string {
+  const base = `http://${reachable(host)}:${port}`;
+  if (secrets.defaultKey === undefined) return `Stint is ready at ${base} (reference: ${base}/docs).`;
+  const auth = `-H 'Authorization: Bearer ${secrets.defaultKey}'`;
+  const json = `-H 'Content-Type: application/json'`;
+  return `Stint is ready at ${base} (reference: ${base}/docs).
+Key of the tenant "default": ${secrets.defaultKey}
+
+Enqueue a job, lease it, ack it:
+
+  curl -sS ${base}/v1/queues/mail/jobs ${auth} ${json} -d '{"kind":"welcome","payload":{"to":"ada@example.com"}}'
+
+  LEASE=$(curl -sS ${base}/v1/queues/mail/lease ${auth} ${json} -d '{"wait":"10s"}'); echo "$LEASE"
+
+  curl -sS ${base}/v1/leases/ack ${auth} ${json} -d '{"items":[{"leaseToken":"'"$(echo "$LEASE" | sed 's/.*"leaseToken":"\\([^"]*\\)".*/\\1/')"'"}]}'
+`;
+}
+
+function reachable(host: string): string {
+  if (host === '::' || host === '0.0.0.0') return 'localhost';
+  return host.includes(':') ? `[${host}]` : host;
+}

@@ -1,0 +1,33 @@
+import type { Log } from '../observability/log.js';
+import type { Metrics } from '../observability/metrics.js';
+import { Batcher, type BatchKind, type Submission } from './batcher.js';
+import type { Database } from './engine.js';
+
+export interface BatchesParts {
+  readonly database: Database;
+  readonly maxWaiting: number;
+  readonly metrics: Metrics;
+  readonly log: Log;
+}
+
+/** One batcher for each kind of flush, made when the kind is first used. */
+export class Batches {
+  private readonly batchers = new Map<unknown, Batcher<never, unknown>>();
+
+  constructor(private readonly parts: BatchesParts) {}
+
+  /** Submits to the kind's next flush; see `Batcher.submit`. */
+  submit<Item, Result>(kind: BatchKind<Item, Result>, submission: Submission<Item>): Promise<Result> {
+    let batcher = this.batchers.get(kind) as Batcher<Item, Result> | undefined;
+    if (batcher === undefined) {
+      batcher = new Batcher(kind, { ...this.parts, connections: this.parts.database[kind.connections] });
+      this.batchers.set(kind, batcher as unknown as Batcher<never, unknown>);
+    }
+    return batcher.submit(submission);
+  }
+
+  /** Resolves when every batcher has been idle. */
+  async idle(): Promise<void> {
+    await Promise.all([...this.batchers.values()].map((batcher) => batcher.idle()));
+  }
+}

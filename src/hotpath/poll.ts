@@ -1,0 +1,40 @@
+import type { Connections, Statement } from '../db/pool.js';
+import type { DatabaseClock } from './clock.js';
+import type { QueueDirectory } from './queue-directory.js';
+import type { Waiters } from './waiters.js';
+
+export interface PollParts {
+  readonly connections: Connections;
+  readonly waiters: Waiters;
+  readonly queues: QueueDirectory;
+  readonly clock: DatabaseClock;
+}
+
+/**
+ * The backstop of wake-ups: one statement for all queues that somebody waits for, one more for names that do not exist yet.
+ * Also reads the database's clock, with nothing else to ask.
+ */
+export async function poll({ connections, waiters, queues, clock }: PollParts): Promise<void> {
+  const { queueIds, unknown } = waiters.waitedFor();
+  if (unknown.length > 0) waiters.appeared(await queues.findMany(unknown));
+  const begun = waiters.version();
+  const rows = await connections.query<{ queueId: number | null; now: number }>(WORK, [queueIds]);
+  clock.observe(rows[0]!.now);
+  const withWork = rows.flatMap(({ queueId }) => (queueId === null ? [] : [queueId]));
+  waiters.polled(queueIds, withWork, begun);
+}
+
+// A primary key look-up and one probe of ready's primary key for each queue.
+const WORK: Statement = {
+  name: 'poll-work',
+  text: `with work as (
+  select q.id
+  from unnest($1::int[]) as waited(queue_id)
+  join queue q on q.id = waited.queue_id and q.paused_at is null and q.closed_at is null
+  where exists (
+    select from ready r
+    where r.queue_id = q.id and r.pos > q.cut and (r.expires_at is null or r.expires_at > clock_timestamp())))
+select work.id as "queueId", (extract(epoch from clock_timestamp()) * 1000000)::float8 as now
+from (select 1) as always
+left join work on true`,
+};

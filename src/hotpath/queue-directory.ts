@@ -1,0 +1,120 @@
+import { ServiceError } from '../errors.js';
+import type { Connections, Statement } from '../db/pool.js';
+
+/** What the service needs to know of a queue before a statement runs. What a statement decides, it reads itself. */
+export interface KnownQueue {
+  readonly id: number;
+  readonly tenantId: string;
+  readonly name: string;
+  readonly maxPayloadBytes: number | null;
+  readonly idempotencyWindow: number;
+}
+
+const FRESH_MS = 10_000;
+const MOST = 100_000;
+
+/**
+ * Queues in memory, by tenant and name and by id. An entry is dropped when its queue changes (here, or on another instance,
+ * which says so), and looked up again after 10 s; unknown names are never remembered.
+ */
+export class QueueDirectory {
+  private readonly byName = new Map<string, { readonly queue: KnownQueue; readonly at: number }>();
+  private readonly byNumber = new Map<number, KnownQueue>();
+
+  constructor(private readonly connections: Connections) {}
+
+  /** The tenant's open queue of that name, or undefined. */
+  async find(tenantId: string, name: string): Promise<KnownQueue | undefined> {
+    const entry = this.byName.get(keyOf(tenantId, name));
+    if (entry !== undefined && Date.now() - entry.at < FRESH_MS) return entry.queue;
+    const [queue] = await this.connections.query<KnownQueue>(FIND, [tenantId, name]);
+    if (queue === undefined) this.byName.delete(keyOf(tenantId, name));
+    else this.remember(queue);
+    return queue;
+  }
+
+  /** The same; throws NOT_FOUND. */
+  async get(tenantId: string, name: string): Promise<KnownQueue> {
+    const queue = await this.find(tenantId, name);
+    if (queue === undefined) throw new ServiceError('NOT_FOUND', 'no such queue', { fields: [{ field: 'queue', message: 'is not known' }] });
+    return queue;
+  }
+
+  /** The same; makes the queue when there is none. */
+  async findOrCreate(tenantId: string, name: string): Promise<KnownQueue> {
+    const found = await this.find(tenantId, name);
+    if (found !== undefined) return found;
+    await this.connections.query(CREATE, [tenantId, name]);
+    return this.get(tenantId, name);
+  }
+
+  /** The queue of that id if it is the tenant's, open or not; asks the database for ids this instance has not met. */
+  async byId(tenantId: string, id: number): Promise<KnownQueue | undefined> {
+    let queue = this.byNumber.get(id);
+    if (queue === undefined) {
+      [queue] = await this.connections.query<KnownQueue>(BY_ID, [id]);
+      if (queue !== undefined) this.byNumber.set(id, queue);
+    }
+    return queue?.tenantId === tenantId ? queue : undefined;
+  }
+
+  /** Looks many names up at once, whatever is remembered: for leases that wait for queues that do not exist yet. */
+  async findMany(names: readonly { readonly tenantId: string; readonly name: string }[]): Promise<KnownQueue[]> {
+    const queues = await this.connections.query<KnownQueue>(FIND_MANY, [names.map((n) => n.tenantId), names.map((n) => n.name)]);
+    for (const queue of queues) this.remember(queue);
+    return queues;
+  }
+
+  /** Drops what is remembered of these queues. */
+  forget(ids: readonly number[] | 'all'): void {
+    if (ids === 'all') {
+      this.byNumber.clear();
+      this.byName.clear();
+      return;
+    }
+    for (const id of ids) {
+      const queue = this.byNumber.get(id);
+      this.byNumber.delete(id);
+      if (queue !== undefined) this.byName.delete(keyOf(queue.tenantId, queue.name));
+    }
+  }
+
+  private remember(queue: KnownQueue): void {
+    if (this.byNumber.size >= MOST) {
+      this.byNumber.clear();
+      this.byName.clear();
+    }
+    this.byNumber.set(queue.id, queue);
+    this.byName.set(keyOf(queue.tenantId, queue.name), { queue, at: Date.now() });
+  }
+}
+
+function keyOf(tenantId: string, name: string): string {
+  return `${tenantId} ${name}`;
+}
+
+// All four are single index look-ups on queue_name or the primary key; CREATE may run beside itself.
+const FIND: Statement = {
+  name: 'queue-find',
+  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow"
+from queue where tenant_id = $1::uuid and name = $2 and closed_at is null`,
+};
+
+const FIND_MANY: Statement = {
+  name: 'queue-find-many',
+  text: `select q.id, q.tenant_id as "tenantId", q.name, q.max_payload_bytes as "maxPayloadBytes", q.idempotency_window::float8 as "idempotencyWindow"
+from unnest($1::uuid[], $2::text[]) as wanted(tenant_id, name)
+join queue q on q.tenant_id = wanted.tenant_id and q.name = wanted.name and q.closed_at is null`,
+};
+
+const BY_ID: Statement = {
+  name: 'queue-by-id',
+  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow"
+from queue where id = $1::int`,
+};
+
+const CREATE: Statement = {
+  name: 'queue-create',
+  text: `insert into queue (tenant_id, name) values ($1::uuid, $2)
+on conflict (tenant_id, name) where closed_at is null do nothing`,
+};

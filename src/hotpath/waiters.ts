@@ -1,0 +1,281 @@
+import { isConnectionLost, isTransient, type Connections } from '../db/pool.js';
+import { ServiceError } from '../errors.js';
+import type { Log } from '../observability/log.js';
+import type { Metrics } from '../observability/metrics.js';
+import { LostClaims } from './lost-claims.js';
+import type { KnownQueue, QueueDirectory } from './queue-directory.js';
+import { planRound, type Round } from './round.js';
+import { WorkFlags } from './work-flags.js';
+
+/**
+ * Leases that wait. Invariants:
+ * - A parked lease holds no connection. One claim statement at a time serves all that can be served, for all tenants; what
+ *   arrives meanwhile joins the next.
+ * - A lease that has not looked at the database yet looks once, unless it may park and its queues are known to be empty as of
+ *   the last poll; so a call with `wait: 0` never answers "empty" from memory.
+ * - A queue is believed empty only by a claim that asked for more than it got and began after the last word that the queue has
+ *   work (`WorkFlags` compares versions): a wake-up between "empty" and "sleep" is never lost.
+ * - Jobs are leased under ids made before the statement. A claim whose answer is lost is never repeated under its ids: its
+ *   callers claim anew, and what the lost one may have leased is given back until its backend is gone (`LostClaims`).
+ * - Whoever is gone when its jobs arrive, or before it has been given them, gets nothing: they go straight back.
+ */
+export interface LeaseRequest {
+  readonly tenantId: string;
+  readonly queues: readonly { readonly name: string; readonly weight: number }[];
+  readonly maxJobs: number;
+  /** Milliseconds; 0 does not park. */
+  readonly wait: number;
+  readonly visibilityTimeout: number | undefined;
+  readonly worker: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** What the verb brings: the statements around a claim. */
+export interface ClaimKind<Job> {
+  /** Leases what the round asks for. Throws when nothing was leased or that is not known. */
+  readonly claim: (connections: Connections, round: Round, started: (processId: number) => void) => Promise<ClaimedJob<Job>[]>;
+  /** Gives back, spending no attempt, whatever is leased under these lease ids. */
+  readonly giveBack: (connections: Connections, leaseIds: readonly string[]) => Promise<void>;
+}
+
+export interface ClaimedJob<Job> {
+  /** Index into the round's waiters. */
+  readonly waiter: number;
+  readonly queueId: number;
+  readonly bytes: number;
+  readonly job: Job;
+}
+
+export interface Waiter {
+  readonly request: LeaseRequest;
+  /** Those of its queues that exist, by id. */
+  readonly queues: Map<number, { readonly name: string; readonly weight: number }>;
+  /** Those that do not, until they do: weight by name. */
+  readonly unknown: Map<string, number>;
+  mustLook: boolean;
+  busy: boolean;
+  /** Its time is up: the next round that gives it nothing ends it. */
+  late: boolean;
+  readonly answer: (jobs: unknown[] | ServiceError) => void;
+}
+
+export interface WaitersParts {
+  readonly connections: Connections;
+  /** For giving back what a lost claim may have leased; planned without the hot settings. */
+  readonly repairs: Connections;
+  readonly queues: QueueDirectory;
+  readonly maxParked: number;
+  readonly metrics: Metrics;
+  readonly log: Log;
+}
+
+const TRIES = 5;
+
+export class Waiters {
+  private readonly flags = new WorkFlags();
+  private readonly parked = new Set<Waiter>();
+  private kind: ClaimKind<unknown> | undefined;
+  private claiming = false;
+  private planned = false;
+  private closed = false;
+  private failures = 0;
+  private readonly lost: LostClaims;
+
+  constructor(private readonly parts: WaitersParts) {
+    this.lost = new LostClaims(parts.repairs, parts.log);
+  }
+
+  /** Leases, waiting as the request says. Resolves with no jobs when nothing came, the caller is gone, or the service stops. */
+  async lease<Job>(kind: ClaimKind<Job>, request: LeaseRequest): Promise<Job[]> {
+    this.kind = kind;
+    if (this.parked.size >= this.parts.maxParked) {
+      throw new ServiceError('UNAVAILABLE', 'too many leases wait', { retryAfter: 1 });
+    }
+    const found = await Promise.all(request.queues.map(({ name }) => this.parts.queues.find(request.tenantId, name)));
+    if (request.signal.aborted) return [];
+    return new Promise((resolve, reject) => {
+      const timer = request.wait === 0 ? undefined : setTimeout(() => this.expire(waiter), request.wait);
+      const onAbort = (): void => this.expire(waiter);
+      request.signal.addEventListener('abort', onAbort, { once: true });
+      const waiter: Waiter = {
+        request,
+        queues: new Map(),
+        unknown: new Map(),
+        mustLook: true,
+        busy: false,
+        late: request.wait === 0,
+        answer: (result) => {
+          clearTimeout(timer);
+          request.signal.removeEventListener('abort', onAbort);
+          this.parked.delete(waiter);
+          if (result instanceof ServiceError) reject(result);
+          else resolve(result as Job[]);
+        },
+      };
+      request.queues.forEach(({ name, weight }, index) => place(waiter, { name, weight, queue: found[index] }));
+      waiter.mustLook = request.wait === 0 || [...waiter.queues.keys()].some((id) => !this.flags.knownEmpty(id));
+      if (this.closed || (waiter.late && waiter.queues.size === 0)) {
+        waiter.answer([]);
+        return;
+      }
+      this.parked.add(waiter);
+      this.plan();
+    });
+  }
+
+  /** Jobs may be ready in these queues. */
+  ready(queueIds: readonly number[] | 'all'): void {
+    this.flags.mark(queueIds);
+    this.plan();
+  }
+
+  /** The queues that parked leases wait for, and the names among them that do not exist. */
+  waitedFor(): { readonly queueIds: number[]; readonly unknown: { tenantId: string; name: string }[] } {
+    const queueIds = new Set<number>();
+    const unknown = new Map<string, { tenantId: string; name: string }>();
+    for (const { request, queues, unknown: names } of this.parked) {
+      for (const id of queues.keys()) queueIds.add(id);
+      for (const name of names.keys()) unknown.set(`${request.tenantId} ${name}`, { tenantId: request.tenantId, name });
+    }
+    return { queueIds: [...queueIds], unknown: [...unknown.values()] };
+  }
+
+  /** The poll's answer: of the queues it looked at, those with work; the others are empty if nothing was heard since `begun`. */
+  polled(looked: readonly number[], withWork: readonly number[], begun: number): void {
+    const work = new Set(withWork);
+    this.flags.polled(looked.filter((id) => !work.has(id)), begun);
+    if (withWork.length > 0) this.ready(withWork);
+  }
+
+  /** A mark in time, taken before a poll begins. */
+  version(): number {
+    return this.flags.version;
+  }
+
+  /** Queues that have come into being: whoever waits for their names waits for them from now on. */
+  appeared(queues: readonly KnownQueue[]): void {
+    const byName = new Map(queues.map((queue) => [`${queue.tenantId} ${queue.name}`, queue]));
+    for (const waiter of this.parked) {
+      for (const [name, weight] of waiter.unknown) {
+        const queue = byName.get(`${waiter.request.tenantId} ${name}`);
+        if (queue === undefined) continue;
+        waiter.unknown.delete(name);
+        waiter.queues.set(queue.id, { name, weight });
+        waiter.mustLook = true;
+      }
+    }
+    this.plan();
+  }
+
+  /** Queues that may be gone: whoever waits for one waits for its name again, until that is looked up. */
+  queuesChanged(ids: readonly number[] | 'all'): void {
+    for (const waiter of this.parked) {
+      for (const id of ids === 'all' ? [...waiter.queues.keys()] : ids) {
+        const queue = waiter.queues.get(id);
+        if (queue === undefined) continue;
+        waiter.queues.delete(id);
+        waiter.unknown.set(queue.name, queue.weight);
+      }
+    }
+  }
+
+  /** Counts jobs that came for a caller who was gone. */
+  undelivered(jobs: number): void {
+    this.parts.metrics.returnedUndelivered(jobs);
+  }
+
+  get size(): number {
+    return this.parked.size;
+  }
+
+  /** Answers everybody who is parked with nothing; a claim under way is delivered. */
+  async close(): Promise<void> {
+    this.closed = true;
+    for (const waiter of [...this.parked]) if (!waiter.busy) waiter.answer([]);
+    while (this.claiming) await new Promise((resolve) => setTimeout(resolve, 5));
+    this.lost.close();
+  }
+
+  private expire(waiter: Waiter): void {
+    waiter.late = true;
+    if (!waiter.busy && !this.owesLook(waiter)) waiter.answer([]);
+  }
+
+  /** Even a call that does not park looks once, in the next round. */
+  private owesLook({ mustLook, queues, request }: Waiter): boolean {
+    return mustLook && queues.size > 0 && !request.signal.aborted && !this.closed;
+  }
+
+  private plan(): void {
+    if (this.planned || this.claiming || this.parked.size === 0) return;
+    this.planned = true;
+    setImmediate(() => {
+      this.planned = false;
+      if (this.claiming) return;
+      const round = planRound(this.parked, this.flags);
+      if (round.waiters.length > 0) void this.claim(round);
+    });
+  }
+
+  private async claim(round: Round): Promise<void> {
+    this.claiming = true;
+    for (const waiter of round.waiters) waiter.busy = true;
+    let processId: number | undefined;
+    try {
+      const claimed = await this.kind!.claim(this.parts.connections, round, (id) => (processId = id));
+      this.failures = 0;
+      this.deliver(round, claimed);
+    } catch (error) {
+      if (isConnectionLost(error) && processId !== undefined) this.lost.add(this.kind!, { leaseIds: round.leaseIds, processId });
+      await this.failed(round, error);
+    }
+    this.claiming = false;
+    this.plan();
+  }
+
+  private deliver(round: Round, claimed: readonly ClaimedJob<unknown>[]): void {
+    const jobs = round.waiters.map((): unknown[] => []);
+    const bytes = round.waiters.map(() => 0);
+    const got = new Map<number, number>();
+    for (const item of claimed) {
+      jobs[item.waiter]!.push(item.job);
+      bytes[item.waiter]! += item.bytes;
+      got.set(item.queueId, (got.get(item.queueId) ?? 0) + 1);
+    }
+    // A waiter that has enough may have left rows to its neighbours: then a queue that gave little is not empty.
+    const short = round.waiters.map((waiter, index) => jobs[index]!.length < waiter.request.maxJobs && bytes[index]! < LITTLE_BYTES);
+    for (const asked of round.queues) {
+      if ((got.get(asked.queueId) ?? 0) < asked.limit && asked.waiters.every((index) => short[index])) {
+        this.flags.empty(asked.queueId, round.version);
+      }
+    }
+    round.waiters.forEach((waiter, index) => {
+      waiter.busy = false;
+      waiter.mustLook = round.partial.has(index);
+      const over = waiter.late || waiter.request.signal.aborted || this.closed;
+      if (jobs[index]!.length > 0 || (over && !this.owesLook(waiter))) waiter.answer(jobs[index]!);
+    });
+  }
+
+  private async failed(round: Round, error: unknown): Promise<void> {
+    this.failures += 1;
+    const passes = isConnectionLost(error) || isTransient(error);
+    if (!passes) this.parts.log.error({ err: error }, 'a claim failed');
+    const give = error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
+    for (const waiter of round.waiters) {
+      waiter.busy = false;
+      if (!passes || this.failures >= TRIES || this.closed) waiter.answer(give);
+      else if (waiter.request.signal.aborted) waiter.answer([]);
+    }
+    if (passes) await new Promise((resolve) => setTimeout(resolve, Math.min(1_000, 20 * 4 ** this.failures)));
+    if (this.failures >= TRIES) this.failures = 0;
+  }
+}
+
+/** An answer of fewer bytes was not cut for its size (replies are cut at 3 MiB, jobs are at most a little over 2 MiB). */
+const LITTLE_BYTES = 900_000;
+
+function place(waiter: Waiter, item: { name: string; weight: number; queue: KnownQueue | undefined }): void {
+  if (item.queue === undefined) waiter.unknown.set(item.name, item.weight);
+  else waiter.queues.set(item.queue.id, { name: item.name, weight: item.weight });
+}

@@ -1,0 +1,90 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { Exchange } from './exchange.js';
+
+/**
+ * The open connections and the exchanges that run on them. An exchange is looked up by its request; a connection that
+ * closes tells its unfinished exchanges. An exchange ends when its answer has been handed to the system.
+ */
+export class Connections {
+  readonly #open = new Map<Socket, Set<Exchange>>();
+  readonly #exchanges = new WeakMap<IncomingMessage, Exchange>();
+  /** Connections that close once their running exchanges are answered. */
+  readonly #ending = new WeakSet<Socket>();
+  #closing = false;
+
+  watch(server: Server): void {
+    server.on('connection', (socket: Socket) => {
+      this.#open.set(socket, new Set());
+      socket.once('close', () => this.#closed(socket));
+    });
+  }
+
+  begin(request: IncomingMessage, response: ServerResponse, options = { awaitsContinue: false }): Exchange {
+    const exchange = new Exchange(request, response, options);
+    const running = this.#open.get(request.socket);
+    this.#exchanges.set(request, exchange);
+    running?.add(exchange);
+    response.on('error', () => exchange.lost());
+    response.once('finish', () => this.#ended(exchange));
+    if (this.#closing) exchange.closeAfterwards();
+    return exchange;
+  }
+
+  of(request: IncomingMessage): Exchange {
+    const exchange = this.#exchanges.get(request);
+    if (exchange === undefined) throw new Error('a request came past the listener');
+    return exchange;
+  }
+
+  /** From now on every answer closes its connection. */
+  closeAfterAnswers(): void {
+    this.#closing = true;
+    for (const running of this.#open.values()) for (const exchange of running) exchange.closeAfterwards();
+  }
+
+  /** Whether bytes written to the connection would be taken for the answer to a request that was received. */
+  isAnswering(socket: Socket): boolean {
+    const exchanges = [...(this.#open.get(socket) ?? [])];
+    return exchanges.some(({ request, response }) => request.complete || response.headersSent);
+  }
+
+  /** Has the connection closed when the requests received on it are answered. */
+  closeWhenAnswered(socket: Socket): void {
+    this.#ending.add(socket);
+  }
+
+  /** How many connections are open. */
+  get open(): number {
+    return this.#open.size;
+  }
+
+  /** Cuts connections on which no request stands unanswered: silent ones and those with half-sent headers. */
+  destroyQuiet(): void {
+    for (const [socket, exchanges] of this.#open) if (exchanges.size === 0) socket.destroySoon();
+  }
+
+  /** Cuts the connections whose requests are still being sent. */
+  destroyIncomplete(): void {
+    for (const [socket, exchanges] of this.#open) {
+      if ([...exchanges].some((exchange) => !exchange.request.complete)) socket.destroy();
+    }
+  }
+
+  destroyAll(): void {
+    for (const socket of this.#open.keys()) socket.destroy();
+  }
+
+  #ended(exchange: Exchange): void {
+    const { socket } = exchange.request;
+    const running = this.#open.get(socket);
+    running?.delete(exchange);
+    if (running?.size === 0 && this.#ending.has(socket)) socket.destroySoon();
+  }
+
+  #closed(socket: Socket): void {
+    const exchanges = this.#open.get(socket);
+    this.#open.delete(socket);
+    for (const exchange of exchanges ?? []) exchange.lost();
+  }
+}

@@ -1,0 +1,94 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { compileEncoder } from '../core/encode.js';
+import type { Call } from '../core/invoke.js';
+import type { HttpBinding, Operation } from '../core/operation.js';
+import { ServiceError } from '../errors.js';
+import type { Log } from '../observability/log.js';
+import type { Connections } from './connections.js';
+import type { Answer, Exchange } from './exchange.js';
+import { compileInput } from './input.js';
+import { problemOf } from './problem.js';
+
+export interface RouteParts<Engine> {
+  readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
+  readonly connections: Connections;
+  readonly log: Log;
+  readonly bodyTimeoutMs: number;
+}
+
+type Answering = (exchange: Exchange, path: Readonly<Record<string, string>>) => Promise<Answer>;
+
+/** Adds one route to the server for every REST binding of the table. */
+export function addRoutes<Engine>(
+  app: FastifyInstance,
+  operations: readonly Operation<Engine>[],
+  parts: RouteParts<Engine>,
+): void {
+  for (const operation of operations) {
+    for (const binding of operation.http) {
+      addRoute(app, parts, { method: binding.method, url: binding.path, answer: answerOf(operation, binding, parts) });
+    }
+  }
+}
+
+interface Route {
+  readonly method: string | string[];
+  readonly url: string;
+  readonly answer: Answering;
+}
+
+/** Adds a route whose answers are written by its exchange, past Fastify's parsers and serializers. */
+export function addRoute(
+  app: FastifyInstance,
+  parts: Pick<RouteParts<never>, 'connections' | 'log'>,
+  route: Route,
+): void {
+  const handler = (request: FastifyRequest, reply: FastifyReply): void => {
+    reply.hijack();
+    const exchange = parts.connections.of(request.raw);
+    void respond(exchange, parts.log, () => route.answer(exchange, request.params as Record<string, string>));
+  };
+  app.route({ method: route.method, url: route.url, handler });
+}
+
+/** Sends what `answer` comes to, or the problem it ends in. */
+export async function respond(exchange: Exchange, log: Log, answer: () => Promise<Answer>): Promise<void> {
+  try {
+    await exchange.send(
+      await answer().catch((error: unknown) => problemOf(known(error, exchange, log), exchange.requestId)),
+    );
+  } catch (error) {
+    log.error({ requestId: exchange.requestId, err: error }, 'answer failed');
+    exchange.request.socket.destroy();
+  }
+}
+
+function known(error: unknown, exchange: Exchange, log: Log): ServiceError {
+  if (error instanceof ServiceError) return error;
+  // The operation has run but its caller will not have the outcome: what it was given goes back.
+  exchange.lost();
+  log.error({ requestId: exchange.requestId, err: error }, 'no answer could be made');
+  return new ServiceError('INTERNAL', 'internal error', { cause: error });
+}
+
+function answerOf<Engine>(operation: Operation<Engine>, binding: HttpBinding, parts: RouteParts<Engine>): Answering {
+  const { form, status = 200 } = binding;
+  const readInput = compileInput(operation, binding, parts.bodyTimeoutMs);
+  const encode = compileEncoder(form?.output ?? operation.output);
+
+  return async function answer(exchange, path) {
+    const output = await parts.invoke(operation, {
+      authorization: exchange.request.headers.authorization,
+      transport: 'http',
+      requestId: exchange.requestId,
+      signal: exchange.signal,
+      ...(form && { form }),
+      read: () => readInput(exchange, path),
+    });
+    return jsonAnswer(typeof status === 'number' ? status : status(output), encode(output));
+  };
+}
+
+export function jsonAnswer(status: number, body: string): Answer {
+  return { status, headers: { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }, body };
+}

@@ -1,0 +1,242 @@
+import { Type, type Static } from 'typebox';
+import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
+import type { Connections, Statement } from '../db/pool.js';
+import { plainArray, textArray } from '../db/literals.js';
+import type { Round } from '../hotpath/round.js';
+import type { ClaimKind } from '../hotpath/waiters.js';
+import { LastError, readAttemptError } from './attempt-error.js';
+import { formatLeaseToken } from './lease-token.js';
+
+const ANY = { minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+
+/** A job as its worker gets it. */
+export const LeasedJob = Type.Object({
+  id: Type.String({ format: 'uuid' }),
+  queue: Type.String(),
+  kind: Type.Optional(Type.String()),
+  payload: Type.Optional(JsonText()),
+  payloadBase64: Type.Optional(Bytes()),
+  contentType: Type.String(),
+  headers: Type.Record(Type.String(), Type.String()),
+  priority: Type.Integer(),
+  attempt: Type.Integer({ description: 'From 1.' }),
+  maxAttempts: Type.Integer(),
+  enqueuedAt: Timestamp(),
+  runAt: Timestamp(),
+  leaseToken: Type.String({ description: 'Proves the lease; opaque.' }),
+  leaseEpoch: Type.Integer({ description: 'Only rises for a job: fence your own writes with it.' }),
+  leaseExpiresAt: Timestamp(),
+  visibilityTimeout: Duration({ ...ANY, description: 'The one given to this lease.' }),
+  lastError: Type.Optional(LastError),
+});
+export type LeasedJob = Static<typeof LeasedJob>;
+
+/** A leased job with what is needed to take it back. */
+export interface Claimed {
+  readonly job: LeasedJob;
+  readonly jobId: string;
+  readonly queueId: number;
+  readonly leaseId: string;
+  readonly bodyMissing: boolean;
+}
+
+/** The bytes after which a reply takes no further job, once it holds one. */
+const REPLY_BYTES = 3 * 1024 * 1024;
+/** What a job takes up in a reply beside its payload and headers. */
+const JOB_BYTES = 1_024;
+
+export const claimKind: ClaimKind<Claimed> = {
+  claim: (connections, round, started) =>
+    connections.withConnection(async (connection) => {
+      started(connection.processId);
+      const rows = await connection.query<ClaimedRow>(CLAIM, parameters(round));
+      const slots = new Map(round.leaseIds.map((leaseId, slot) => [leaseId, slot]));
+      return rows
+        .map((row) => toClaimed(row, round, slots.get(row.leaseId)!))
+        .sort((a, b) => a.preference - b.preference || a.slot - b.slot);
+    }),
+  giveBack: (connections, leaseIds) => connections.query(GIVE_BACK_CLAIM, [plainArray(leaseIds)]).then(() => undefined),
+};
+
+interface ClaimedRow {
+  readonly rank: number;
+  readonly jobId: string;
+  readonly queueId: number;
+  readonly queue: string;
+  readonly leaseId: string;
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  readonly duration: number;
+  readonly leaseExpiresAt: number;
+  readonly size: number;
+  readonly hasBody: boolean;
+  readonly kind: string | null;
+  readonly payload: string | null;
+  readonly payloadBytes: Buffer | null;
+  readonly contentType: string | null;
+  readonly headers: string | null;
+  readonly enqueuedAt: number;
+  readonly runAt: number;
+  readonly error: string | null;
+  readonly errorOutcome: string | null;
+  readonly errorAttempt: number | null;
+}
+
+/** Slots follow the order of the ready rows, queue by queue. */
+function toClaimed(row: ClaimedRow, round: Round, slot: number) {
+  const error = row.errorOutcome === null ? undefined : readAttemptError(row.errorOutcome, row.error);
+  const job: LeasedJob = {
+    id: row.jobId,
+    queue: row.queue,
+    kind: row.kind ?? undefined,
+    payload: row.payload ?? undefined,
+    payloadBase64: row.payloadBytes ?? undefined,
+    contentType: row.contentType ?? 'application/json',
+    headers: row.headers === null ? {} : (JSON.parse(row.headers) as Record<string, string>),
+    priority: row.rank === 0 ? 0 : -row.rank,
+    attempt: row.attempt,
+    maxAttempts: row.maxAttempts,
+    enqueuedAt: row.enqueuedAt,
+    runAt: row.runAt,
+    leaseToken: formatLeaseToken(row),
+    leaseEpoch: row.epoch,
+    leaseExpiresAt: row.leaseExpiresAt,
+    visibilityTimeout: row.duration,
+    lastError: error === undefined ? undefined : { ...error, attempt: row.errorAttempt! },
+  };
+  const claimed = { job, jobId: row.jobId, queueId: row.queueId, leaseId: row.leaseId, bodyMissing: !row.hasBody };
+  const [waiter, preference] = [round.slotWaiter[slot]!, round.slotPreference[slot]!];
+  return { waiter, preference, slot, queueId: row.queueId, bytes: row.size + JOB_BYTES, job: claimed };
+}
+
+function parameters(round: Round): unknown[] {
+  const requests = round.waiters.map(({ request }) => request);
+  return [
+    plainArray(round.queues.map(({ queueId }) => queueId)),
+    plainArray(round.queues.map(({ limit }) => limit)),
+    plainArray(round.queues.map(({ offset }) => offset)),
+    plainArray(round.slotWaiter.map((waiter) => waiter + 1)),
+    plainArray(round.slotPreference),
+    plainArray(round.leaseIds),
+    plainArray(requests.map(({ maxJobs }) => maxJobs)),
+    plainArray(requests.map(({ visibilityTimeout }) => visibilityTimeout ?? 0)),
+    textArray(requests.map(({ worker }) => worker)),
+    REPLY_BYTES,
+    JOB_BYTES,
+  ];
+}
+
+export async function moveBodiless(connections: Connections, claimed: readonly Claimed[]): Promise<void> {
+  await connections.query(BODY_MISSING, [plainArray(claimed.map(({ leaseId }) => leaseId)), plainArray(claimed.map(({ jobId }) => jobId))]);
+}
+
+// One statement for all who wait, whatever their queues. Locks the ready rows it looks at, skipping those that others hold, in
+// the order of ready's primary key (queue, rank, pos), which serves the search; any number may run at once. Rows locked but not
+// taken (their waiter has enough, or its reply is full) are free again at the commit. Rows of `ready` are never updated, so a
+// locked row is there to be deleted: the delete takes exactly the rows of `kept`, and if it ever did not, the division by zero
+// undoes everything. A claim is durable before its reply: it must not be run with synchronous_commit off. A job that stands in
+// lease already (it never should) is passed over, so that it cannot fail the claim of all the others.
+const CLAIM: Statement = {
+  name: 'claim',
+  text: `with clock as materialized (select clock_timestamp() as at),
+picked as materialized (
+  select x.*, w.lim, w.start, q.visibility_timeout as queue_timeout, q.max_lease_duration,
+    w.start + row_number() over (partition by x.queue_id order by x.rank, x.pos) as slot
+  from unnest($1::int[], $2::int[], $3::int[]) as w(queue_id, lim, start)
+  join queue q on q.id = w.queue_id and q.paused_at is null and q.closed_at is null
+  cross join lateral (
+    select r.ctid as place, r.* from ready r
+    where r.queue_id = w.queue_id and r.pos > q.cut and (r.expires_at is null or r.expires_at > (select at from clock))
+    order by r.rank, r.pos
+    limit w.lim
+    for update skip locked) x
+),
+offered as (
+  select p.*, ($4::int[])[p.slot] as waiter, ($5::int[])[p.slot] as preference, ($6::bigint[])[p.slot] as new_lease_id from picked p
+),
+ordered as (
+  select o.*, row_number() over line as nth, sum(o.size + $11::int) over line as bytes
+  from offered o
+  window line as (partition by o.waiter order by o.preference, o.rank, o.pos)
+),
+kept as materialized (
+  select o.*, coalesce(nullif(($8::int[])[o.waiter], 0), o.visibility_timeout, o.queue_timeout) as duration
+  from ordered o
+  where o.nth <= ($7::int[])[o.waiter] and (o.nth = 1 or o.bytes <= $10::int)
+),
+taken as (
+  delete from ready where ctid = any(array(select place from kept)) returning queue_id
+),
+agreed as materialized (
+  select 1 / (case when (select count(*) from taken) = (select count(*) from kept) then 1 else 0 end) as yes
+),
+leased as (
+  insert into lease (job_id, queue_id, rank, epoch, lease_id, attempt, releases, size, expires_at, visibility_timeout, max_attempts,
+    worker, leased_at, duration, max_until, lease_expires_at)
+  select k.job_id, k.queue_id, k.rank, k.epoch + 1, k.new_lease_id, k.attempt + 1, k.releases, k.size, k.expires_at,
+    k.visibility_timeout, k.max_attempts, ($9::text[])[k.waiter], clock.at, k.duration,
+    clock.at + k.max_lease_duration * interval '1 millisecond',
+    clock.at + least(k.duration, k.max_lease_duration) * interval '1 millisecond'
+  from clock, agreed, kept k
+  where agreed.yes = 1
+  on conflict (job_id) do nothing
+  returning *
+),
+counted as (
+  insert into queue_count (queue_id, ready, leased)
+  select queue_id, -count(*), count(*) from taken group by queue_id
+)
+select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.epoch, l.attempt, l.duration, l.size, l.rank,
+  q.name as queue, coalesce(l.max_attempts, q.max_attempts) as "maxAttempts",
+  (extract(epoch from l.lease_expires_at) * 1000000)::float8 as "leaseExpiresAt",
+  job.id is not null as "hasBody", job.kind,
+  case when job.is_json then convert_from(job.payload, 'UTF8') end as payload,
+  case when not job.is_json then job.payload end as "payloadBytes",
+  job.content_type as "contentType", job.headers,
+  (extract(epoch from job.created_at) * 1000000)::float8 as "enqueuedAt",
+  (extract(epoch from job.run_at) * 1000000)::float8 as "runAt",
+  e.error, e.outcome::text as "errorOutcome", e.attempt as "errorAttempt"
+from leased l
+join queue q on q.id = l.queue_id
+left join job on job.id = l.job_id
+left join lateral (
+  select a.error, a.outcome, a.attempt from attempt a
+  where a.job_id = l.job_id and l.epoch > 1 and (a.error is not null or a.outcome = 'expired')
+  order by a.epoch desc
+  limit 1) e on true`,
+};
+
+// For a claim whose answer was lost, by lease ids alone: no index serves that, and none is needed, since leases are few and this
+// is rare; runs on connections that may scan. May run beside settles: each row goes to whoever deletes it first.
+const GIVE_BACK_CLAIM: Statement = {
+  name: 'claim-give-back',
+  text: `with gone as (
+  delete from lease where lease_id = any($1::bigint[]) returning *
+),
+back as (
+  insert into ready (queue_id, rank, job_id, ready_at, expires_at, lease_id, epoch, attempt, releases, size, visibility_timeout, max_attempts, ended)
+  select queue_id, rank, job_id, clock_timestamp(), expires_at, lease_id, epoch, attempt - 1, releases, size, visibility_timeout, max_attempts,
+    'undelivered'
+  from gone
+)
+insert into queue_count (queue_id, ready, leased)
+select queue_id, count(*), -count(*) from gone group by queue_id`,
+};
+
+// A leased job without a body: by primary key of lease and by lease id, beside anything else.
+const BODY_MISSING: Statement = {
+  name: 'claim-body-missing',
+  text: `with gone as (
+  delete from lease
+  where job_id = any($2::uuid[]) and lease_id = ($1::bigint[])[array_position($2::uuid[], job_id)]
+  returning *
+),
+buried as (
+  insert into dead (job_id, ended_at, lease_id, queue_id, epoch, attempt, releases, size, visibility_timeout, max_attempts, rank, reason, ended)
+  select job_id, clock_timestamp(), lease_id, queue_id, epoch, attempt, releases, size, visibility_timeout, max_attempts, rank, 'body_missing', 'none'
+  from gone
+)
+insert into queue_count (queue_id, leased, dead, failed)
+select queue_id, -count(*), count(*), count(*) from gone group by queue_id`,
+};

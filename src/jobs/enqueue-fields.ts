@@ -1,0 +1,184 @@
+import { createHash } from 'node:crypto';
+import { Type, type Static } from 'typebox';
+import { v7 } from 'uuid';
+import { checkJsonBytes } from '../core/payload.js';
+import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
+import { ServiceError, invalidField } from '../errors.js';
+import type { KnownQueue } from '../hotpath/queue-directory.js';
+import { RetryPolicy } from './retry-policy.js';
+
+const DAY_MS = 86_400_000;
+export const MAX_AHEAD_MS = 366 * DAY_MS;
+const DEFAULT_PAYLOAD_BYTES = 256 * 1024;
+const HEADER_PAIRS = 64;
+const HEADER_BYTES = 8 * 1024;
+const JSON_TYPE = 'application/json';
+const BYTES_TYPE = 'application/octet-stream';
+
+export const queueName = Type.String({
+  pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$',
+  'x-pattern-hint': '[A-Za-z0-9][A-Za-z0-9._-]{0,79}',
+  description: 'Name of the queue.',
+});
+
+export const key = (description: string) =>
+  Type.String({ 'x-min-bytes': 1, 'x-max-bytes': 255, 'x-no-control': true, description });
+
+export const enqueueFields = {
+  kind: Type.Optional(Type.String({ maxLength: 128, description: 'Which handler the job is for.' })),
+  payload: Type.Optional(JsonText({ description: 'Any JSON value, kept to the byte. Absent is not the same as `null`.' })),
+  payloadBase64: Type.Optional(Bytes({ description: 'The payload where its content type is not JSON.' })),
+  contentType: Type.Optional(
+    Type.String({
+      maxLength: 255,
+      pattern: '^[!-~]+/[!-~]+( *;[ -~]*)?$',
+      'x-pattern-hint': 'type/subtype',
+      description: 'Default `application/json`, or `application/octet-stream` with payloadBase64.',
+    }),
+  ),
+  priority: Type.Optional(Type.Integer({ minimum: -1000, maximum: 1000, description: 'Higher first. Default 0.' })),
+  delay: Type.Optional(Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'Not before this much time from now.' })),
+  runAt: Type.Optional(Timestamp({ description: 'Not before this instant, at most 366 days ahead; the past means now.' })),
+  maxAttempts: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: "Default: the queue's." })),
+  retry: Type.Optional(RetryPolicy),
+  visibilityTimeout: Type.Optional(Duration({ minimum: 1_000, maximum: DAY_MS / 2, description: "Default: the queue's." })),
+  idempotencyKey: Type.Optional(key('Enqueues of one queue under the same key make one job.')),
+  expiresAt: Type.Optional(Timestamp({ description: 'After this instant no attempt starts any more: the job is dead.' })),
+  headers: Type.Optional(
+    Type.Record(Type.String(), Type.String(), { description: 'At most 64 pairs, 8 KiB in all; carried through to the worker.' }),
+  ),
+};
+
+const Fields = Type.Object(enqueueFields, { 'x-exclusive': [['delay', 'runAt'], ['payload', 'payloadBase64']] });
+export type EnqueueFields = Static<typeof Fields>;
+
+/** One job on its way into the database. */
+export interface EnqueueItem {
+  readonly id: string;
+  readonly queueId: number;
+  readonly rank: number;
+  readonly payload: string | Buffer | undefined;
+  readonly size: number;
+  readonly kind: string | undefined;
+  /** Undefined means application/json. */
+  readonly contentType: string | undefined;
+  readonly isJson: boolean;
+  readonly headers: string | undefined;
+  readonly delay: number | undefined;
+  readonly runAt: number | undefined;
+  readonly maxAttempts: number | undefined;
+  readonly visibilityTimeout: number | undefined;
+  readonly retry: string | undefined;
+  readonly expiresAt: number | undefined;
+  readonly idempotency: { readonly key: string; readonly fingerprint: Buffer; readonly window: number } | undefined;
+}
+
+export interface ItemContext {
+  readonly queue: KnownQueue;
+  /** The database's time, microseconds. */
+  readonly now: number;
+  /** What stands before a field's name in errors: empty, or `jobs[3].`. */
+  readonly path: string;
+}
+
+/**
+ * Makes the item, with its id, from what the caller gave.
+ *
+ * @throws ServiceError INVALID_ARGUMENT or PAYLOAD_TOO_LARGE naming the field and its limit
+ */
+export function toItem(fields: EnqueueFields, { queue, now, path }: ItemContext): EnqueueItem {
+  const body = payloadOf(fields, path);
+  const headers = headersOf(fields.headers, path);
+  const payloadBytes = body.payload === undefined ? 0 : Buffer.byteLength(body.payload);
+  const limit = queue.maxPayloadBytes ?? DEFAULT_PAYLOAD_BYTES;
+  if (payloadBytes > limit) tooLarge(`${path}${body.field}`, `must be at most ${limit} bytes`);
+  checkTimes(fields, now, path);
+  return {
+    id: v7(),
+    queueId: queue.id,
+    rank: -(fields.priority ?? 0),
+    payload: body.payload,
+    size: payloadBytes + (headers === undefined ? 0 : Buffer.byteLength(headers)),
+    kind: fields.kind,
+    contentType: body.contentType,
+    isJson: body.isJson,
+    headers,
+    delay: fields.delay,
+    runAt: fields.runAt,
+    maxAttempts: fields.maxAttempts,
+    visibilityTimeout: fields.visibilityTimeout,
+    retry: fields.retry === undefined ? undefined : JSON.stringify(fields.retry),
+    expiresAt: fields.expiresAt,
+    idempotency:
+      fields.idempotencyKey === undefined
+        ? undefined
+        : { key: fields.idempotencyKey, fingerprint: fingerprint(fields.kind, body), window: queue.idempotencyWindow },
+  };
+}
+
+interface Body {
+  readonly field: 'payload' | 'payloadBase64';
+  readonly payload: string | Buffer | undefined;
+  readonly contentType: string | undefined;
+  readonly isJson: boolean;
+}
+
+function payloadOf({ payload, payloadBase64, contentType }: EnqueueFields, path: string): Body {
+  const type = contentType ?? (payloadBase64 === undefined ? JSON_TYPE : BYTES_TYPE);
+  const isJson = isJsonType(type);
+  const stored = type === JSON_TYPE ? undefined : type;
+  if (payloadBase64 === undefined) {
+    if (payload !== undefined && !isJson) {
+      throw invalidField(`${path}payload`, `takes JSON; with the contentType ${type} give payloadBase64`);
+    }
+    return { field: 'payload', payload, contentType: stored, isJson };
+  }
+  const fault = isJson ? checkJsonBytes(payloadBase64) : undefined;
+  if (fault !== undefined) throw invalidField(`${path}payloadBase64`, `with a JSON contentType ${fault}`);
+  return { field: 'payloadBase64', payload: payloadBase64, contentType: stored, isJson };
+}
+
+/** RFC 6838: a structured syntax suffix `+json` says that the content is JSON. */
+function isJsonType(type: string): boolean {
+  const essence = type.split(';', 1)[0]!.trim().toLowerCase();
+  return essence === JSON_TYPE || essence.endsWith('+json');
+}
+
+function headersOf(headers: Record<string, string> | undefined, path: string): string | undefined {
+  if (headers === undefined) return undefined;
+  const pairs = Object.entries(headers);
+  if (pairs.length > HEADER_PAIRS) throw invalidField(`${path}headers`, `must have at most ${HEADER_PAIRS} pairs`);
+  const bytes = pairs.reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0);
+  if (bytes > HEADER_BYTES) tooLarge(`${path}headers`, `must be at most ${HEADER_BYTES} bytes in all`);
+  return JSON.stringify(headers);
+}
+
+function checkTimes({ runAt, delay, expiresAt }: EnqueueFields, now: number, path: string): void {
+  if (runAt !== undefined && runAt > now + MAX_AHEAD_MS * 1_000) throw invalidField(`${path}runAt`, 'must be at most 366 days ahead');
+  if (expiresAt === undefined) return;
+  if (expiresAt <= now) throw invalidField(`${path}expiresAt`, 'must be after now');
+  const start = runAt ?? now + (delay ?? 0) * 1_000;
+  if (expiresAt <= start) {
+    const other = runAt === undefined ? 'delay' : 'runAt';
+    throw new ServiceError('INVALID_ARGUMENT', `${path}expiresAt must be after ${path}${other}`, {
+      fields: [
+        { field: `${path}expiresAt`, message: `must be after ${other}` },
+        { field: `${path}${other}`, message: 'must be before expiresAt' },
+      ],
+    });
+  }
+}
+
+function fingerprint(kind: string | undefined, { payload, contentType }: Body): Buffer {
+  const hash = createHash('sha256');
+  for (const part of [kind, contentType, payload]) {
+    // Lengths keep neighbours apart, and absent apart from empty.
+    hash.update(part === undefined ? '-:' : `${Buffer.byteLength(part)}:`);
+    if (part !== undefined) hash.update(part);
+  }
+  return hash.digest().subarray(0, 16);
+}
+
+function tooLarge(field: string, message: string): never {
+  throw new ServiceError('PAYLOAD_TOO_LARGE', `${field} ${message}`, { fields: [{ field, message }] });
+}

@@ -1,0 +1,139 @@
+import { Type } from 'typebox';
+import { type Context, defineOperation } from '../core/operation.js';
+import { Timestamp } from '../core/wire.js';
+import { ServiceError } from '../errors.js';
+import type { Engine } from '../hotpath/engine.js';
+import type { KnownQueue } from '../hotpath/queue-directory.js';
+import { type EnqueueFields, enqueueFields, type EnqueueItem, queueName, toItem } from './enqueue-fields.js';
+import { enqueueKind, type Enqueued, type EnqueueUnit, QueueClosed } from './enqueue-flush.js';
+import { enqueueKeyedKind, keyName } from './enqueue-keyed.js';
+
+const exclusive = { 'x-exclusive': [['delay', 'runAt'], ['payload', 'payloadBase64']] };
+
+export const EnqueuedJob = Type.Object({
+  id: Type.String({ format: 'uuid', description: 'UUID v7.' }),
+  state: Type.String({ description: 'Present state; of a deduplicated job that is no longer kept, `gone`.' }),
+  enqueuedAt: Timestamp(),
+  runAt: Timestamp(),
+  deduplicated: Type.Boolean({ description: 'True when an earlier enqueue under the same idempotency key made this job.' }),
+});
+
+const EnqueueInput = Type.Object({ queue: queueName, ...enqueueFields }, exclusive);
+const EnqueueBatchInput = Type.Object({
+  jobs: Type.Array(EnqueueInput, { minItems: 1, maxItems: 1000 }),
+});
+
+const createdStatus = (jobs: readonly Enqueued[]): number => (jobs.every((job) => job.deduplicated) ? 200 : 201);
+
+export const enqueue = defineOperation({
+  name: 'Enqueue',
+  group: 'Jobs',
+  summary: 'Enqueue one job',
+  description: 'Creates the queue when there is none, unless the tenant was made with `autoCreateQueues: false`.',
+  scopes: ['enqueue'],
+  http: [
+    {
+      method: 'POST',
+      path: '/v1/queues/:queue/jobs',
+      status: (output) => createdStatus([output as Enqueued]),
+      statuses: [201, 200],
+      headers: { 'idempotency-key': 'idempotencyKey' },
+    },
+  ],
+  input: EnqueueInput,
+  output: EnqueuedJob,
+  example: { kind: 'welcome', payload: { to: 'ada@example.com' } },
+  run: async (context: Context<Engine>, input) => {
+    const [job] = await enqueueAll(context, [input], () => '');
+    return job!;
+  },
+});
+
+export const enqueueBatch = defineOperation({
+  name: 'EnqueueBatch',
+  group: 'Jobs',
+  summary: 'Enqueue many jobs, all or none',
+  description: 'The jobs may be for any queues of the tenant. A fault in one refuses them all and names it, for instance `jobs[1].delay`.',
+  scopes: ['enqueue'],
+  http: [
+    {
+      method: 'POST',
+      path: '/v1/jobs/batch',
+      status: (output) => createdStatus((output as { jobs: Enqueued[] }).jobs),
+      statuses: [201, 200],
+    },
+  ],
+  input: EnqueueBatchInput,
+  output: Type.Object({ jobs: Type.Array(EnqueuedJob) }),
+  example: { jobs: [{ queue: 'mail', kind: 'welcome' }, { queue: 'reports', delay: '5m' }] },
+  run: async (context: Context<Engine>, input) => ({
+    jobs: await enqueueAll(context, input.jobs, (index) => `jobs[${index}].`),
+  }),
+});
+
+const LOOKS = 3;
+
+async function enqueueAll(
+  context: Context<Engine>,
+  jobs: readonly (EnqueueFields & { readonly queue: string })[],
+  pathOf: (index: number) => string,
+): Promise<Enqueued[]> {
+  for (let look = 1; ; look += 1) {
+    const queues = await resolveQueues(context, jobs, pathOf);
+    const now = context.engine.clock.now();
+    const unit = jobs.map((job, index) => toItem(job, { queue: queues.get(job.queue)!, now, path: pathOf(index) }));
+    try {
+      const results = await submit(context, unit);
+      announce(context.engine, unit, results);
+      return results;
+    } catch (error) {
+      if (!(error instanceof QueueClosed)) throw error;
+      context.engine.queues.forget([error.queueId]);
+      if (look === LOOKS) throw new ServiceError('UNAVAILABLE', 'the queue is being deleted', { retryAfter: 1 });
+    }
+  }
+}
+
+function submit(context: Context<Engine>, unit: EnqueueUnit): Promise<Enqueued[]> {
+  const keys = unit.flatMap((item) => (item.idempotency === undefined ? [] : [keyName(item)]));
+  return context.engine.batches.submit(keys.length > 0 ? enqueueKeyedKind : enqueueKind, {
+    tenantId: context.tenant.id,
+    item: unit,
+    rows: unit.length,
+    bytes: unit.reduce((sum, { size }) => sum + size, 0),
+    keys,
+  });
+}
+
+/** Tells whoever waits for work; a deduplicated job was announced when it was made. */
+function announce(engine: Engine, unit: readonly EnqueueItem[], results: readonly Enqueued[]): void {
+  const ready = new Set<number>();
+  results.forEach((result, index) => {
+    if (result.deduplicated) return;
+    if (result.state === 'scheduled') engine.wakeups.scheduled(result.runAt);
+    else ready.add(unit[index]!.queueId);
+  });
+  engine.wakeups.ready(ready);
+}
+
+async function resolveQueues(
+  { engine, tenant }: Context<Engine>,
+  jobs: readonly { readonly queue: string }[],
+  pathOf: (index: number) => string,
+): Promise<Map<string, KnownQueue>> {
+  const queues = new Map<string, KnownQueue>();
+  for (const [index, { queue: name }] of jobs.entries()) {
+    if (queues.has(name)) continue;
+    let queue = await engine.queues.find(tenant.id, name);
+    if (queue === undefined) {
+      if (!tenant.autoCreateQueues) {
+        const field = `${pathOf(index)}queue`;
+        throw new ServiceError('NOT_FOUND', `${field} names no queue`, { fields: [{ field, message: 'names no queue' }] });
+      }
+      queue = await engine.queues.findOrCreate(tenant.id, name);
+      engine.wakeups.changed(queue.id);
+    }
+    queues.set(name, queue);
+  }
+  return queues;
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env node
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { type Config, loadConfig } from './config.js';
+import { startEmbedded } from './db/embedded.js';
+import { migrate } from './db/migrate.js';
+import { createLog, type Log } from './observability/log.js';
+import { startService } from './service.js';
+
+const HELP = `Usage: stint <command>
+
+  serve      start the service: migrate the database, then serve until SIGINT or SIGTERM
+  migrate    bring the database up to this version, and end
+
+  --version  print the version
+  --help     print this
+
+Configuration comes from environment variables that begin with STINT_; see docs/configuration.md.
+`;
+
+const exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
+  process.stderr.write(`stint: ${sentenceOf(error)}\n`);
+  return 1;
+});
+process.exit(exitCode);
+
+/** Answers the exit code. */
+async function main(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({
+    args,
+    allowPositionals: true,
+    options: { version: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+  });
+  if (values.help === true) return print(HELP);
+  if (values.version === true) return print(`${version()}\n`);
+  const [command, ...rest] = positionals;
+  if (rest.length === 0 && command === 'serve') return serve(loadConfig());
+  if (rest.length === 0 && command === 'migrate') return migrateOnly(loadConfig(undefined, { needsAdminKey: false }));
+  throw new Error(
+    command === undefined
+      ? 'give a command: serve or migrate (--help)'
+      : `no such command: ${positionals.join(' ')} (--help)`,
+  );
+}
+
+/** Serves until the first signal; a further one changes nothing, since what is under way must become durable. */
+async function serve(config: Config): Promise<number> {
+  const log = createLog(config.logLevel);
+  const asked = untilAsked(log);
+  const late = asked.then(() => pause(config.drainSeconds * 1_000, undefined, { ref: false }));
+  const service = await Promise.race([startService(config, log), late]);
+  // A start that takes longer than that is cut short: it does nothing that an exit half-way could leave broken.
+  if (service === undefined) return 0;
+  print(`${service.greeting.trimEnd()}\n`);
+  await asked;
+  await service.stop();
+  return 0;
+}
+
+/** Resolves at the first SIGINT or SIGTERM. */
+async function untilAsked(log: Log): Promise<void> {
+  return new Promise((resolve) => {
+    let stopping = false;
+    const onSignal = (signal: string): void => {
+      if (stopping) return log.warn({ signal }, 'already stopping: calls under way are being finished');
+      stopping = true;
+      log.info({ signal }, 'stopping');
+      resolve();
+    };
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal);
+  });
+}
+
+async function migrateOnly(config: Config): Promise<number> {
+  const log = createLog(config.logLevel);
+  const embedded =
+    config.databaseUrl === undefined ? await startEmbedded({ dataDirectory: config.dataDirectory, log }) : undefined;
+  try {
+    const { applied } = await migrate(config.databaseUrl ?? embedded!.url, { log });
+    return print(applied.length === 0 ? 'The database is up to date.\n' : `Applied ${applied.join(', ')}.\n`);
+  } finally {
+    await embedded?.stop();
+  }
+}
+
+function print(text: string): number {
+  process.stdout.write(text);
+  return 0;
+}
+
+/** That of the package.json nearest above this file, compiled or not. */
+function version(): string {
+  let directory = import.meta.dirname;
+  while (!existsSync(path.join(directory, 'package.json'))) directory = path.dirname(directory);
+  return (JSON.parse(readFileSync(path.join(directory, 'package.json'), 'utf8')) as { version: string }).version;
+}
+
+function sentenceOf(error: unknown): string {
+  const { code, port } = error as { code?: string; port?: number };
+  if (code === 'EADDRINUSE') return `port ${port ?? ''} is in use by another program: choose another`;
+  if (error instanceof AggregateError) return error.errors.map(sentenceOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,32 @@
+import { type Static, Type } from 'typebox';
+import { Timestamp } from '../core/wire.js';
+import { DEAD_REASONS } from '../jobs/job.js';
+
+/** Which dead jobs: these ids, or all that match the filter. Neither means all. */
+export const deadChoice = {
+  ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }), { minItems: 1, maxItems: 1000 })),
+  filter: Type.Optional(
+    Type.Object(
+      {
+        kind: Type.Optional(Type.String({ maxLength: 128 })),
+        reason: Type.Optional(Type.Enum([...DEAD_REASONS])),
+        olderThan: Type.Optional(Timestamp({ description: 'Died before this instant.' })),
+        newerThan: Type.Optional(Timestamp({ description: 'Died after this instant.' })),
+      },
+      { description: 'Jobs that meet all it names.' },
+    ),
+  ),
+};
+
+const DeadChoice = Type.Object(deadChoice);
+
+/** The choice as the statements take it, `$2` to `$6`. */
+export function choiceParameters({ ids, filter = {} }: Static<typeof DeadChoice>): unknown[] {
+  return [
+    ids ?? null,
+    filter.kind ?? null,
+    filter.reason ?? null,
+    filter.olderThan ?? null,
+    filter.newerThan ?? null,
+  ];
+}

@@ -1,0 +1,43 @@
+import { Connections } from '../db/pool.js';
+import type { Log } from '../observability/log.js';
+import type { Metrics } from '../observability/metrics.js';
+import { expireJobs } from './expire-jobs.js';
+import { foldCounts } from './fold-counts.js';
+import { forwardDead } from './forward-dead.js';
+import { markRates } from './mark-rates.js';
+import { pollForWork } from './poll.js';
+import { promoteDue } from './promote-due.js';
+import { returnExpired } from './return-expired.js';
+import type { Task } from './runner.js';
+import { vacuumTask } from './vacuum.js';
+import { watchEndings } from './watch-endings.js';
+
+/** Every background task. */
+export function createTasks({ url, metrics, log }: { readonly url: string; readonly metrics: Metrics; readonly log: Log }): {
+  readonly list: readonly Task[];
+  close(): Promise<void>;
+} {
+  const vacuum = new Connections({
+    url,
+    name: 'vacuum',
+    size: 1,
+    settings: {},
+    statementTimeout: 0,
+    onCall: (pool) => metrics.databaseCalls(pool),
+    onLost: (pool, error) => log.warn({ pool, err: error }, 'an idle database connection was lost'),
+  });
+  return {
+    list: [
+      pollForWork,
+      promoteDue,
+      returnExpired,
+      expireJobs,
+      foldCounts,
+      forwardDead,
+      markRates,
+      watchEndings,
+      vacuumTask(vacuum),
+    ],
+    close: () => vacuum.close(),
+  };
+}

@@ -1,0 +1,77 @@
+import type { Statement } from '../db/pool.js';
+import type { Task } from './runner.js';
+
+const MOST = 1_000;
+
+/** Ends leases that have run out: the attempt is spent; the job is ready again at once, dead, or cancelled if that was asked. */
+export const returnExpired: Task = {
+  name: 'return-expired',
+  every: 500,
+  run: async ({ database, wakeups, endings }) => {
+    const rows = await database.tasks.query<{ jobId: string; queueId: number; fate: 'ready' | 'dead' | 'cancelled' }>(RETURN, [MOST]);
+    wakeups.ready(new Set(rows.filter(({ fate }) => fate === 'ready').map(({ queueId }) => queueId)));
+    endings.ended(rows.filter(({ fate }) => fate !== 'ready').map(({ jobId }) => jobId));
+    return { counts: { expired: rows.length }, again: rows.length >= MOST };
+  },
+};
+
+// Reads the whole lease table, which is small, on connections that may scan; locks what has run out in the order of its key, skipping
+// what an ack, a heartbeat or another instance holds. A lease that was extended or ended in between no longer matches when its lock
+// is had (the condition is checked again on the newest version of the row), so neither a finished job nor a new lease is touched.
+const RETURN: Statement = {
+  name: 'return-expired',
+  text: `with clock as materialized (select clock_timestamp() as at),
+over as materialized (
+  select l.job_id, l.lease_id from lease l
+  where l.lease_expires_at <= (select at from clock)
+  order by l.job_id
+  limit $1::int
+  for update skip locked
+),
+gone as (
+  delete from lease l using over
+  where l.job_id = over.job_id and l.lease_id = over.lease_id and l.lease_expires_at <= (select at from clock)
+  returning l.*
+),
+fate as materialized (
+  select g.*, clock.at,
+    case when g.cancel_requested then 'cancelled'
+         when g.expires_at <= clock.at or g.attempt >= coalesce(g.max_attempts, q.max_attempts) then 'dead'
+         else 'ready' end as fate,
+    case when g.attempt >= coalesce(g.max_attempts, q.max_attempts) then 'attempts_spent' else 'expired' end::dead_reason as reason
+  from clock, gone g
+  join queue q on q.id = g.queue_id
+),
+to_ready as (
+  insert into ready (queue_id, rank, job_id, ready_at, expires_at, lease_id, epoch, attempt, releases, size, visibility_timeout, max_attempts, ended)
+  select queue_id, rank, job_id, at, expires_at, lease_id, epoch, attempt, releases, size, visibility_timeout, max_attempts, 'expired'
+  from fate
+  where fate = 'ready'
+),
+to_dead as (
+  insert into dead (job_id, ended_at, expires_at, lease_id, queue_id, rank, epoch, attempt, releases, size, visibility_timeout, max_attempts,
+    reason, ended)
+  select job_id, at, expires_at, lease_id, queue_id, rank, epoch, attempt, releases, size, visibility_timeout, max_attempts, reason, 'expired'
+  from fate
+  where fate = 'dead'
+),
+to_finished as (
+  insert into finished (job_id, queue_id, rank, state, ended, epoch, lease_id, attempt, releases, worker, started_at, ended_at)
+  select job_id, queue_id, rank, 'cancelled', 'expired', epoch, lease_id, attempt, releases, worker, leased_at, at
+  from fate
+  where fate = 'cancelled'
+),
+history as (
+  insert into attempt (job_id, epoch, attempt, lease_id, started_at, ended_at, outcome, worker)
+  select job_id, epoch, attempt, lease_id, leased_at, at, 'expired', worker
+  from fate
+  on conflict (job_id, epoch) do nothing
+),
+counted as (
+  insert into queue_count (queue_id, leased, ready, dead, failed)
+  select queue_id, -count(*), count(*) filter (where fate = 'ready'), count(*) filter (where fate = 'dead'), count(*)
+  from fate
+  group by queue_id
+)
+select job_id as "jobId", queue_id as "queueId", fate from fate`,
+};

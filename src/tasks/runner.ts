@@ -1,0 +1,131 @@
+import { setImmediate as yieldToOthers } from 'node:timers/promises';
+import type { Engine } from '../hotpath/engine.js';
+import type { Log } from '../observability/log.js';
+import type { Metrics } from '../observability/metrics.js';
+
+export interface TaskResult {
+  /** What the run did, in the task's own words; they become labels, so they are few and fixed. */
+  readonly counts: Readonly<Record<string, number>>;
+  /** More of the same is waiting: run again at once. */
+  readonly again?: boolean;
+}
+
+/** One bounded chore, safe to run on several instances at once. */
+export interface Task {
+  readonly name: string;
+  /** Milliseconds from the end of one run to the next. */
+  readonly every: number;
+  run(engine: Engine): Promise<TaskResult>;
+}
+
+export interface TaskRunnerParts {
+  readonly tasks: readonly Task[];
+  readonly engine: Engine;
+  readonly metrics: Pick<Metrics, 'task'>;
+  readonly log: Pick<Log, 'error' | 'info'>;
+}
+
+export interface TaskRunner {
+  start(): void;
+  /** Starts no further run and waits for those under way. */
+  stop(): Promise<void>;
+  /** Runs a task now, after the run under way if there is one. Throws what the task throws, or Error for an unknown name. */
+  runOnce(name: string): Promise<TaskResult>;
+}
+
+const JITTER = 0.1;
+const FIRST_BACKOFF_MS = 500;
+const LONGEST_BACKOFF_MS = 10_000;
+
+/**
+ * Runs each task again and again, never beside itself: `every` milliseconds after its last run (give or take a tenth, so that
+ * instances drift apart), at once when it says so, and with growing pauses up to 10 s while it fails.
+ */
+export function createTaskRunner(parts: TaskRunnerParts): TaskRunner {
+  const loops = new Map(parts.tasks.map((task) => [task.name, new Loop(task, parts)]));
+  return {
+    start: () => loops.forEach((loop) => loop.start()),
+    stop: async () => void (await Promise.all([...loops.values()].map((loop) => loop.stop()))),
+    runOnce: async (name) => {
+      const loop = loops.get(name);
+      if (loop === undefined) throw new Error(`no task is called ${name}`);
+      return loop.runOnce();
+    },
+  };
+}
+
+class Loop {
+  private timer: NodeJS.Timeout | undefined;
+  /** Settles when the run under way and those queued behind it have ended; never rejects. */
+  private running: Promise<unknown> = Promise.resolve();
+  private stopped = true;
+  private failures = 0;
+
+  constructor(
+    private readonly task: Task,
+    private readonly parts: TaskRunnerParts,
+  ) {}
+
+  start(): void {
+    if (!this.stopped) return;
+    this.stopped = false;
+    // Somewhere within the first period, so that not all tasks begin together.
+    this.plan(this.task.every * Math.random());
+  }
+
+  async stop(): Promise<void> {
+    this.stopped = true;
+    clearTimeout(this.timer);
+    await this.running;
+  }
+
+  runOnce(): Promise<TaskResult> {
+    const run = this.running.then(() => this.measured());
+    this.running = run.catch(() => undefined);
+    return run;
+  }
+
+  private plan(milliseconds: number): void {
+    if (this.stopped) return;
+    // The servers keep the process alive; a task that waits must not.
+    this.timer = setTimeout(() => void this.turn(), milliseconds).unref();
+  }
+
+  private async turn(): Promise<void> {
+    try {
+      let again = true;
+      while (again && !this.stopped) {
+        ({ again = false } = await this.runOnce());
+        this.recovered();
+        if (again) await yieldToOthers();
+      }
+      this.plan(this.task.every * (1 + (Math.random() * 2 - 1) * JITTER));
+    } catch (error) {
+      this.failed(error);
+      const backoff = Math.min(FIRST_BACKOFF_MS * 2 ** (this.failures - 1), LONGEST_BACKOFF_MS);
+      this.plan(Math.max(backoff, Math.min(this.task.every, LONGEST_BACKOFF_MS)));
+    }
+  }
+
+  private async measured(): Promise<TaskResult> {
+    const started = performance.now();
+    try {
+      const result = await this.task.run(this.parts.engine);
+      this.parts.metrics.task(this.task.name, 'ok', (performance.now() - started) / 1000, result.counts);
+      return result;
+    } catch (error) {
+      this.parts.metrics.task(this.task.name, 'error', (performance.now() - started) / 1000);
+      throw error;
+    }
+  }
+
+  private failed(error: unknown): void {
+    this.failures += 1;
+    if (this.failures === 1) this.parts.log.error({ task: this.task.name, err: error }, 'a background task failed');
+  }
+
+  private recovered(): void {
+    if (this.failures > 0) this.parts.log.info({ task: this.task.name, failures: this.failures }, 'a background task works again');
+    this.failures = 0;
+  }
+}

@@ -1,0 +1,41 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { Caller } from '../core/operation.js';
+import { ServiceError } from '../errors.js';
+import type { KnownKeys } from './known-keys.js';
+import { hashSecret } from './secret.js';
+
+const BEARER = /^bearer +(\S+) *$/i;
+const LONGEST = 1024;
+
+const ROOT: Caller = { keyId: 'root', keyName: 'root', scopes: new Set(['admin']), tenant: undefined };
+
+export interface AuthenticateParts {
+  readonly keys: KnownKeys;
+  /** The administrator's key; an empty one lets nobody in. */
+  readonly adminKey: string;
+}
+
+/**
+ * Tells who calls, by the `Authorization` header or metadata: `Bearer` with an API key or the admin key. It throws
+ * UNAUTHENTICATED, in the same words whether the key is unknown, expired or revoked, and UNAVAILABLE when the database is away.
+ */
+export function createAuthenticate({ keys, adminKey }: AuthenticateParts) {
+  const adminHash = hashSecret(adminKey);
+  return async function authenticate(authorization: string | undefined): Promise<Caller> {
+    const secret = secretOf(authorization);
+    const hash = hashSecret(secret);
+    if (adminKey !== '' && timingSafeEqual(hash, adminHash)) return ROOT;
+    const caller = await keys.find(secret, hash);
+    if (caller === undefined) throw new ServiceError('UNAUTHENTICATED', 'the API key is unknown, expired or revoked');
+    return caller;
+  };
+}
+
+function secretOf(authorization: string | undefined): string {
+  const secret =
+    authorization === undefined || authorization.length > LONGEST ? undefined : BEARER.exec(authorization)?.[1];
+  if (secret === undefined) {
+    throw new ServiceError('UNAUTHENTICATED', 'this needs a credential: Authorization: Bearer, then an API key');
+  }
+  return secret;
+}

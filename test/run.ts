@@ -1,0 +1,69 @@
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+import { findPostgres15, startTestServer, type TestServer } from './helpers/postgres-server.js';
+
+/** Node 20 takes the bound for a whole file; no single test may take that long. */
+const FILE_TIMEOUT_MS = 300_000;
+const DEFAULT_CONCURRENCY = 2;
+
+const files = await testFiles(process.argv.slice(2));
+if (files.length === 0) {
+  process.stderr.write('No test file matches.\n');
+  process.exitCode = 1;
+} else {
+  process.exitCode = await withServers(files);
+}
+
+/** All test files below this directory whose path holds any of the words given; all when there are none. */
+async function testFiles(words: readonly string[]): Promise<string[]> {
+  const names = await readdir(import.meta.dirname, { recursive: true });
+  return names
+    .filter((name) => name.endsWith('.test.js'))
+    .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
+    .sort()
+    .map((name) => path.join(import.meta.dirname, name));
+}
+
+async function withServers(selected: string[]): Promise<number> {
+  const servers: TestServer[] = [];
+  const interrupted = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort());
+  try {
+    const current = await startTestServer();
+    servers.push(current);
+    process.env['STINT_TEST_DATABASE_URL'] = current.url;
+    const home = selected.some((file) => file.includes('.pg15.')) ? await findPostgres15() : undefined;
+    if (home !== undefined) {
+      const oldest = await startTestServer(home);
+      servers.push(oldest);
+      process.env['STINT_TEST_POSTGRES15_URL'] = oldest.url;
+    }
+    return await runAll(selected, interrupted.signal);
+  } finally {
+    for (const server of servers) await server.stop();
+  }
+}
+
+async function runAll(selected: string[], signal: AbortSignal): Promise<number> {
+  const concurrency = Number(process.env['STINT_TEST_CONCURRENCY'] ?? DEFAULT_CONCURRENCY);
+  const events = run({ files: selected, concurrency, timeout: FILE_TIMEOUT_MS, signal });
+  let passed = 0;
+  let failed = 0;
+  // A file without a test reports itself as one that passed.
+  events.on('test:pass', ({ name, skip }) => {
+    if (!selected.includes(name) && (skip === undefined || skip === false)) passed += 1;
+  });
+  events.on('test:fail', ({ todo }) => {
+    if (todo === undefined || todo === false) failed += 1;
+  });
+  await new Promise<void>((resolve, reject) => {
+    events.once('error', reject);
+    const report = events.compose(new spec());
+    report.once('end', resolve).once('error', reject);
+    report.pipe(process.stdout);
+  });
+  if (passed === 0) process.stderr.write('No test ran.\n');
+  return failed === 0 && passed > 0 && !signal.aborted ? 0 : 1;
+}
