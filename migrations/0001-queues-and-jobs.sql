@@ -25,6 +25,7 @@ create table api_key (
   revoked_at timestamptz
 );
 create unique index api_key_name on api_key (tenant_id, name) where revoked_at is null;
+create index api_key_tenant on api_key (tenant_id, id);
 
 -- Durations are milliseconds. Ids are never used again: a queue made anew under an old name is another queue.
 -- Ready and scheduled rows at or before `cut` are purged: nobody may lease, find or count them; a task deletes them.
@@ -130,7 +131,7 @@ create table scheduled (
   primary key (due_at, job_id),
   constraint scheduled_job unique (job_id)
 ) with (autovacuum_enabled = off);
-create index scheduled_queue on scheduled (queue_id, due_at);
+create index scheduled_queue on scheduled (queue_id, due_at, job_id);
 
 -- No index on lease_expires_at: it would halve the rate of heartbeats and end heap-only updates. `attempt` is the one under way.
 create table lease (
@@ -233,6 +234,13 @@ create table queue_count (
   failed bigint not null default 0
 ) with (autovacuum_enabled = off);
 create index queue_count_queue on queue_count (queue_id);
+
+-- The instant until which a queue with a rate limit has spent its allowance (the generic cell rate algorithm's theoretical arrival
+-- time). Changed only under the queue's advisory lock.
+create table queue_rate (
+  queue_id integer primary key,
+  spent_until timestamptz not null
+) with (fillfactor = 50);
 
 -- One shape for readers of a single job, whichever table it stands in. Purged rows are not in it.
 create view job_state as

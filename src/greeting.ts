@@ -1,7 +1,15 @@
 import type { Secrets } from './kept-secrets.js';
 
 /** What a person who has just started the service wants to see: where it is, a key, and three lines to try. */
-export function greet({ host, port, secrets }: { readonly host: string; readonly port: number; readonly secrets: Secrets }): string {
+export function greet({
+  host,
+  port,
+  secrets,
+}: {
+  readonly host: string;
+  readonly port: number;
+  readonly secrets: Secrets;
+}): string {
   const base = `http://${reachable(host)}:${port}`;
   if (secrets.defaultKey === undefined) return `Stint is ready at ${base} (reference: ${base}/docs).`;
   const auth = `-H 'Authorization: Bearer ${secrets.defaultKey}'`;

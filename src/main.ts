@@ -50,7 +50,15 @@ async function serve(config: Config): Promise<number> {
   const log = createLog(config.logLevel);
   const asked = untilAsked(log);
   const late = asked.then(() => pause(config.drainSeconds * 1_000, undefined, { ref: false }));
-  const service = await Promise.race([startService(config, log), late]);
+  let cutShort = false;
+  void asked.then(() => (cutShort = true));
+  const starting = startService(config, log).catch((error: unknown) => {
+    // A Ctrl-C also reaches the programs that a first start runs, so their failing then is no failure of ours.
+    if (!cutShort) throw error;
+    log.warn({ err: error }, 'the start was cut short');
+    return undefined;
+  });
+  const service = await Promise.race([starting, late]);
   // A start that takes longer than that is cut short: it does nothing that an exit half-way could leave broken.
   if (service === undefined) return 0;
   print(`${service.greeting.trimEnd()}\n`);

@@ -3,10 +3,14 @@ import { createInvoke } from './core/invoke.js';
 import { startEmbedded } from './db/embedded.js';
 import { migrate } from './db/migrate.js';
 import { checkWritable } from './db/writable.js';
+import { DatabaseClock } from './hotpath/clock.js';
+import { createDatabase } from './hotpath/create-database.js';
 import { createEngine } from './hotpath/create-engine.js';
+import type { Database } from './hotpath/database.js';
 import { DueTimer } from './hotpath/due-timer.js';
-import type { Database, Engine } from './hotpath/engine.js';
+import type { Engine } from './hotpath/engine.js';
 import { poll } from './hotpath/poll.js';
+import { startMetricsServer } from './http/metrics-server.js';
 import { createHttpServer, type HttpServer } from './http/server.js';
 import { greet } from './greeting.js';
 import { keptSecrets, type Secrets } from './kept-secrets.js';
@@ -54,38 +58,49 @@ export async function startService(config: Config, log: Log): Promise<Service> {
 async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise<void>): Promise<Service> {
   const url = await openDatabase(config, log, undo);
   const metrics = createMetrics();
-  let keys: KnownKeys | undefined;
-  let dueTimer: DueTimer | undefined;
+  const database = createDatabase({ url, connections: config.databaseConnections, metrics, log });
+  undo.push(() => closeAll(database));
+  const secrets: Secrets = await keptSecrets(config, database.ordinary);
+  const credentials = new KnownKeys(database.ordinary);
+  const clock = new DatabaseClock();
+  const dueTimer = new DueTimer(clock, () => void runner.runOnce('promote-due').catch(() => undefined));
+  const onScheduled = (due: number): void => dueTimer.at(due);
   const engine = createEngine({
     url,
-    connections: config.databaseConnections,
+    database,
+    clock,
+    credentials,
+    onScheduled,
     maxWaiting: config.maxWaiting,
-    credentials: (ordinary) => (keys = new KnownKeys(ordinary)),
-    onScheduled: (due) => dueTimer?.at(due),
     metrics,
     log,
   });
-  undo.push(() => closeAll(engine.database));
-  const secrets: Secrets = await keptSecrets(config, engine.database.ordinary);
-
   const tasks = createTasks({ url, metrics, log });
   undo.push(() => tasks.close());
   const runner = createTaskRunner({ tasks: tasks.list, engine, metrics, log });
-  dueTimer = new DueTimer(engine.clock, () => void runner.runOnce('promote-due').catch(() => undefined));
+  const scraped = { render: () => rendered(database, metrics) };
+  const authenticate = createAuthenticate({ keys: credentials, adminKey: secrets.adminKey });
   const http = await createHttpServer({
     operations,
-    invoke: createInvoke({ engine, authenticate: createAuthenticate({ keys: keys!, adminKey: secrets.adminKey }), metrics, log }),
-    metrics: { render: () => rendered(engine.database, metrics) },
+    invoke: createInvoke({ engine, authenticate, metrics, log }),
+    metrics: scraped,
+    withMetrics: config.metricsPort === undefined,
     log,
-    ready: () => checkWritable(engine.database.ordinary),
+    ready: () => checkWritable(database.ordinary),
     version: version(),
     keepAliveSeconds: config.keepAliveSeconds,
   });
-  await poll({ ...engine, connections: engine.database.claim });
+  if (config.metricsPort !== undefined) {
+    const served = await startMetricsServer(scraped, { host: config.host, port: config.metricsPort });
+    undo.push(() => served.close());
+    log.info({ port: served.port }, 'serving metrics');
+  }
+  undo.push(() => stopEngine({ engine, runner, dueTimer }));
+  await poll({ ...engine, connections: database.claim });
   await engine.wakeups.start();
   runner.start();
   const { port } = await http.listen({ host: config.host, port: config.httpPort });
-  undo.push(() => drain({ config, http, engine, runner, dueTimer }));
+  undo.push(() => drain(http, engine, config));
   log.info({ port, host: config.host }, 'serving');
   return { port, greeting: greet({ host: config.host, port, secrets }), stop };
 }
@@ -101,16 +116,8 @@ async function openDatabase(config: Config, log: Log, undo: Undo[]): Promise<str
   return embedded.url;
 }
 
-interface Running {
-  readonly config: Config;
-  readonly http: HttpServer;
-  readonly engine: Engine;
-  readonly runner: TaskRunner;
-  readonly dueTimer: DueTimer;
-}
-
-/** Long polls are answered, requests under way are finished, then batches, then tasks; connections are closed after this. */
-async function drain({ config, http, engine, runner, dueTimer }: Running): Promise<void> {
+/** Long polls are answered with nothing, requests under way are finished. */
+async function drain(http: HttpServer, engine: Engine, config: Config): Promise<void> {
   await http.drain({
     delaySeconds: config.drainDelaySeconds,
     deadlineSeconds: config.drainSeconds,
@@ -119,6 +126,16 @@ async function drain({ config, http, engine, runner, dueTimer }: Running): Promi
       await engine.waiters.close();
     },
   });
+}
+
+interface Running {
+  readonly engine: Engine;
+  readonly runner: TaskRunner;
+  readonly dueTimer: DueTimer;
+}
+
+/** What was accepted is written, then the tasks end; the connections are closed after this. */
+async function stopEngine({ engine, runner, dueTimer }: Running): Promise<void> {
   await engine.batches.idle();
   dueTimer.stop();
   await runner.stop();

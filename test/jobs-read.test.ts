@@ -721,7 +721,7 @@ describe('listing', () => {
     await place.scheduled(scheduled);
     await parts.sql('update stint.queue set cut = (select last_value from stint.pos) where id = $1', [queueId]);
     await place.ready(own);
-    assert.deepEqual((await allPages({})).ids, [own]);
+    assert.deepEqual(await allPages({ limit: 1 }), { ids: [own], pages: 1 });
   });
 
   test('refuses a cursor that no list has given', async () => {
@@ -743,7 +743,7 @@ describe('listing', () => {
       listJobs.http.map(({ path, fixed, operationId }) => ({ path, fixed, operationId })),
       [
         { path: '/v1/queues/:queue/jobs', fixed: undefined, operationId: undefined },
-        { path: '/v1/queues/:queue/dead', fixed: { state: 'dead' }, operationId: 'listDead' },
+        { path: '/v1/queues/:queue/dead', fixed: { state: 'dead' }, operationId: 'ListDead' },
       ],
     );
   });

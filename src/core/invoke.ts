@@ -27,8 +27,6 @@ export interface DoorParts<Engine> {
   readonly log: Log;
 }
 
-export type Invoke = <Engine>(operation: Operation<Engine>, call: Call) => Promise<unknown>;
-
 /**
  * The one door: authenticate, authorise, read, validate, run, measure, log. Everything a caller may do passes here,
  * whatever the transport.
@@ -41,13 +39,10 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
     return validator;
   };
 
-  async function answer(operation: Operation<Engine>, call: Call): Promise<unknown> {
+  async function answer(operation: Operation<Engine>, call: Call, idled: (seconds: number) => void): Promise<unknown> {
     const caller = await parts.authenticate(call.authorization);
-    const context = authorise(operation, caller, {
-      engine: parts.engine,
-      signal: call.signal,
-      requestId: call.requestId,
-    });
+    const { signal, requestId } = call;
+    const context = authorise(operation, caller, { engine: parts.engine, signal, requestId, idled });
     const input = await call.read();
     if (call.form === undefined) {
       validatorOf(operation.input)(input);
@@ -61,8 +56,9 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
   return async function invoke(operation: Operation<Engine>, call: Call): Promise<unknown> {
     const started = process.hrtime.bigint();
     let code = 'OK';
+    let idle = 0;
     try {
-      return await answer(operation, call);
+      return await answer(operation, call, (seconds) => (idle += seconds));
     } catch (error) {
       const known =
         error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
@@ -77,7 +73,8 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
     } finally {
       if (call.signal.aborted) code = 'CLIENT_CLOSED';
       const seconds = Number(process.hrtime.bigint() - started) / 1e9;
-      parts.metrics.operation(operation.name, call.transport, code, seconds);
+      parts.metrics.operation(operation.name, call.transport, code, Math.max(0, seconds - idle));
+      if (idle > 0) parts.metrics.operationWaited(operation.name, call.transport, idle);
       parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
     }
   };
@@ -86,7 +83,7 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
 function authorise<Engine>(
   operation: Operation<Engine>,
   caller: Caller,
-  base: Pick<Context<Engine>, 'engine' | 'signal' | 'requestId'>,
+  base: Pick<Context<Engine>, 'engine' | 'signal' | 'requestId' | 'idled'>,
 ): Context<Engine> {
   if (!operation.scopes.some((scope) => holds(caller, scope))) {
     throw new ServiceError('PERMISSION_DENIED', `this key lacks the scope ${operation.scopes.join(' or ')}`);

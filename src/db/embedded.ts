@@ -9,6 +9,7 @@ import { ownedDirectory, prepareCluster, SUPERUSER } from './embedded-directory.
 import { lockDirectory } from './embedded-lock.js';
 import { keepLog, LINE_PREFIX, type Log } from './embedded-log.js';
 import { type ServerProcess, settledWithin, spawnServer, type SpawnParts, stopLeftOver } from './embedded-process.js';
+import { keepRunning } from './embedded-watch.js';
 
 const DATABASE = 'stint';
 const START_DEADLINE_MS = 30_000;
@@ -65,7 +66,7 @@ const FIXED: Settings = {
 
 /**
  * Starts a PostgreSQL of the service's own on a data directory and waits until it takes connections. Works as root (it
- * then runs as another user) and as a normal user. Throws an Error in plain words when the directory is in use by another
+ * then runs as another user) and as a normal user. One that ends by itself is started again, on the same port. Throws an Error in plain words when the directory is in use by another
  * service or was made by another major version, or when something stands in Postgres's way.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
@@ -82,10 +83,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedP
     const parts = { binaries, account, directory: cluster.directory, settings: {} };
     const replaced = await stopLeftOver(parts);
     if (replaced) options.log.warn('stopped a Postgres that a killed service had left running');
-    const { server, port } = await launch(parts, { options, password: cluster.password, dataDirectory });
-    watch(server, options.log);
+    const given = { options, password: cluster.password, dataDirectory };
+    const { server, port } = await launch(parts, given);
+    const restart = () => launch(parts, { ...given, options: { ...options, port } });
+    const stopServer = keepRunning(server, async () => (await restart()).server, options.log);
     const stop = once(async () => {
-      await server.stop();
+      await stopServer();
       await lock.release();
     });
     return { url: urlOf(cluster.password, port), port, replaced, stop };
@@ -185,12 +188,6 @@ async function freePort(): Promise<number> {
         typeof address === 'object' && address !== null ? resolve(address.port) : reject(new Error('no free port')),
       );
     });
-  });
-}
-
-function watch(server: ServerProcess, log: Log): void {
-  server.child.once('exit', (code, signal) => {
-    if (code !== 0) log.error({ code, signal }, 'Postgres has ended: restart the service');
   });
 }
 

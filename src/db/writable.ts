@@ -4,7 +4,9 @@ import type { Connections, Statement } from './pool.js';
 const WITHIN_MS = 2_000;
 
 /** Whether the database takes writes: after a failover it may answer every read and store nothing (C29). */
-export async function checkWritable(connections: Connections): Promise<{ readonly ok: boolean; readonly detail: string }> {
+export async function checkWritable(
+  connections: Connections,
+): Promise<{ readonly ok: boolean; readonly detail: string }> {
   try {
     const [row] = await within(connections.query<{ readOnly: boolean }>(READ_ONLY));
     return row!.readOnly ? { ok: false, detail: 'the database is read-only' } : { ok: true, detail: 'ok' };

@@ -2,8 +2,8 @@ import type { Connections } from '../db/pool.js';
 import { isConnectionLost, isTransient } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
-import type { Metrics } from '../observability/metrics.js';
-import type { Database } from './engine.js';
+import type { JobEvent, Metrics } from '../observability/metrics.js';
+import type { Database } from './database.js';
 
 /**
  * Micro-batching. Invariants:
@@ -27,7 +27,13 @@ export interface BatchKind<Item, Result> {
    * Carries out all of `items`, in one transaction. Returns for each its result, or the error that this one gets.
    * Throws when nothing was carried out, or when that is not known (a lost connection).
    */
-  readonly flush: (connections: Connections, items: readonly Item[], repeated: boolean) => Promise<readonly (Result | Error)[]>;
+  readonly flush: (
+    connections: Connections,
+    items: readonly Item[],
+    repeated: boolean,
+  ) => Promise<readonly (Result | Error)[]>;
+  /** What a result means for the count of what became of jobs. */
+  readonly count?: (result: Result, add: (event: JobEvent, jobs: number) => void) => void;
 }
 
 export interface Submission<Item> {
@@ -58,6 +64,7 @@ const PAUSES = [20, 100, 400, 1_000, 2_000, 2_000];
 
 export class Batcher<Item, Result> {
   private readonly tenants = new Map<string, Pending<Item, Result>[]>();
+  private readonly tenantRows = new Map<string, number>();
   private waitingRows = 0;
   private flushes = 0;
   private planned = false;
@@ -71,14 +78,17 @@ export class Batcher<Item, Result> {
   /** Adds to the next flush. Throws UNAVAILABLE when too much waits, or the error of this very submission. */
   submit(submission: Submission<Item>): Promise<Result> {
     const mine = this.tenants.get(submission.tenantId);
+    const mineRows = this.tenantRows.get(submission.tenantId) ?? 0;
     const share = this.parts.maxWaiting / 2;
-    if (this.waitingRows + submission.rows > this.parts.maxWaiting || (mine !== undefined && mine.length > share)) {
+    const pastShare = mineRows > 0 && mineRows + submission.rows > share;
+    if (this.waitingRows + submission.rows > this.parts.maxWaiting || pastShare) {
       return Promise.reject(new ServiceError('UNAVAILABLE', 'too many calls wait for the database', { retryAfter: 1 }));
     }
     return new Promise((resolve, reject) => {
       const pending = { ...submission, since: performance.now(), resolve, reject };
       if (mine === undefined) this.tenants.set(submission.tenantId, [pending]);
       else mine.push(pending);
+      this.tenantRows.set(submission.tenantId, mineRows + submission.rows);
       this.count(submission.rows);
       this.plan();
     });
@@ -123,7 +133,9 @@ export class Batcher<Item, Result> {
     let bytes = 0;
     const fits = (next: Pending<Item, Result>): boolean =>
       batch.length === 0 ||
-      (rows + next.rows <= this.kind.maxRows && bytes + next.bytes <= this.kind.maxBytes && !next.keys.some((key) => keys.has(key)));
+      (rows + next.rows <= this.kind.maxRows &&
+        bytes + next.bytes <= this.kind.maxBytes &&
+        !next.keys.some((key) => keys.has(key)));
     const turn = [...this.tenants.keys()];
     while (turn.length > 0) {
       for (let index = 0; index < turn.length;) {
@@ -149,9 +161,16 @@ export class Batcher<Item, Result> {
 
   private remove(heads: ReadonlyMap<string, number>): void {
     for (const [tenantId, head] of heads) {
-      const rest = this.tenants.get(tenantId)!.slice(head);
+      const line = this.tenants.get(tenantId)!;
+      const rest = line.slice(head);
       this.tenants.delete(tenantId);
-      if (rest.length > 0) this.tenants.set(tenantId, rest);
+      if (rest.length === 0) {
+        this.tenantRows.delete(tenantId);
+        continue;
+      }
+      this.tenants.set(tenantId, rest);
+      const taken = line.slice(0, head).reduce((sum, { rows }) => sum + rows, 0);
+      this.tenantRows.set(tenantId, this.tenantRows.get(tenantId)! - taken);
     }
   }
 
@@ -165,8 +184,12 @@ export class Batcher<Item, Result> {
       );
       batch.forEach((pending, index) => {
         const result = results[index];
-        if (result instanceof Error) pending.reject(result);
-        else pending.resolve(result as Result);
+        if (result instanceof Error) {
+          pending.reject(result);
+          return;
+        }
+        this.kind.count?.(result as Result, this.parts.metrics.jobs);
+        pending.resolve(result as Result);
       });
       this.measure(batch, started, 'ok');
     } catch (error) {

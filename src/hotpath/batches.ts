@@ -1,7 +1,7 @@
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import { Batcher, type BatchKind, type Submission } from './batcher.js';
-import type { Database } from './engine.js';
+import type { Database } from './database.js';
 
 export interface BatchesParts {
   readonly database: Database;

@@ -1,6 +1,6 @@
 import type { Connections, Statement } from '../db/pool.js';
 import type { Log } from '../observability/log.js';
-import type { ClaimKind } from './waiters.js';
+import type { ClaimKind } from './claim-kind.js';
 
 interface LostClaim {
   readonly leaseIds: readonly string[];
@@ -22,7 +22,10 @@ export class LostClaims {
   ) {}
 
   add(kind: ClaimKind<never> | ClaimKind<unknown>, claim: LostClaim): void {
-    this.log.warn({ leases: claim.leaseIds.length }, 'the answer to a claim was lost; giving back what it may have leased');
+    this.log.warn(
+      { leases: claim.leaseIds.length },
+      'the answer to a claim was lost; giving back what it may have leased',
+    );
     void this.repair(kind, claim);
   }
 
@@ -31,7 +34,7 @@ export class LostClaims {
   }
 
   private async repair(kind: Pick<ClaimKind<unknown>, 'giveBack'>, claim: LostClaim): Promise<void> {
-    for (let gone = false; !this.closed; ) {
+    for (let gone = false; !this.closed;) {
       try {
         const wasGone = gone;
         [{ gone }] = (await this.connections.query<{ gone: boolean }>(GONE, [claim.processId])) as [{ gone: boolean }];

@@ -18,23 +18,33 @@ export async function poll({ connections, waiters, queues, clock }: PollParts): 
   const { queueIds, unknown } = waiters.waitedFor();
   if (unknown.length > 0) waiters.appeared(await queues.findMany(unknown));
   const begun = waiters.version();
-  const rows = await connections.query<{ queueId: number | null; now: number }>(WORK, [queueIds]);
+  const rows = await connections.query<PollRow>(WORK, [queueIds]);
   clock.observe(rows[0]!.now);
-  const withWork = rows.flatMap(({ queueId }) => (queueId === null ? [] : [queueId]));
-  waiters.polled(queueIds, withWork, begun);
+  const open = new Set(rows.map(({ queueId }) => queueId));
+  waiters.queuesChanged(queueIds.filter((id) => !open.has(id)));
+  waiters.polled(
+    queueIds,
+    rows.flatMap(({ queueId, work }) => (work === true ? [queueId!] : [])),
+    begun,
+  );
+}
+
+interface PollRow {
+  readonly queueId: number | null;
+  readonly work: boolean | null;
+  readonly now: number;
 }
 
 // A primary key look-up and one probe of ready's primary key for each queue.
 const WORK: Statement = {
   name: 'poll-work',
   text: `with work as (
-  select q.id
-  from unnest($1::int[]) as waited(queue_id)
-  join queue q on q.id = waited.queue_id and q.paused_at is null and q.closed_at is null
-  where exists (
+  select q.id, q.paused_at is null and exists (
     select from ready r
-    where r.queue_id = q.id and r.pos > q.cut and (r.expires_at is null or r.expires_at > clock_timestamp())))
-select work.id as "queueId", (extract(epoch from clock_timestamp()) * 1000000)::float8 as now
+    where r.queue_id = q.id and r.pos > q.cut and (r.expires_at is null or r.expires_at > clock_timestamp())) as work
+  from unnest($1::int[]) as waited(queue_id)
+  join queue q on q.id = waited.queue_id and q.closed_at is null)
+select work.id as "queueId", work.work, (extract(epoch from clock_timestamp()) * 1000000)::float8 as now
 from (select 1) as always
 left join work on true`,
 };

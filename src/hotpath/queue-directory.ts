@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { ServiceError } from '../errors.js';
 import type { Connections, Statement } from '../db/pool.js';
 
@@ -8,7 +9,15 @@ export interface KnownQueue {
   readonly name: string;
   readonly maxPayloadBytes: number | null;
   readonly idempotencyWindow: number;
+  /** Whether it has a bound on its leases, at once or per time. */
+  readonly limited: boolean;
+  /** Milliseconds between two leases at its rate limit. */
+  readonly rateInterval: number | null;
 }
+
+/** A name that is neither found nor free belongs to a queue of which it is being found out whether it can be deleted. */
+const LOOKS = 20;
+const LOOK_AGAIN_MS = 50;
 
 const FRESH_MS = 10_000;
 const MOST = 100_000;
@@ -36,16 +45,22 @@ export class QueueDirectory {
   /** The same; throws NOT_FOUND. */
   async get(tenantId: string, name: string): Promise<KnownQueue> {
     const queue = await this.find(tenantId, name);
-    if (queue === undefined) throw new ServiceError('NOT_FOUND', 'no such queue', { fields: [{ field: 'queue', message: 'is not known' }] });
+    if (queue === undefined)
+      throw new ServiceError('NOT_FOUND', 'no such queue', { fields: [{ field: 'queue', message: 'is not known' }] });
     return queue;
   }
 
-  /** The same; makes the queue when there is none. */
+  /** The same; makes the queue when there is none. Throws UNAVAILABLE while a queue of that name is being deleted. */
   async findOrCreate(tenantId: string, name: string): Promise<KnownQueue> {
-    const found = await this.find(tenantId, name);
-    if (found !== undefined) return found;
-    await this.connections.query(CREATE, [tenantId, name]);
-    return this.get(tenantId, name);
+    for (let tries = 1; ; tries += 1) {
+      const found = await this.find(tenantId, name);
+      if (found !== undefined) return found;
+      const made = await this.connections.query(CREATE, [tenantId, name]);
+      if (made.length === 0 && tries > LOOKS) {
+        throw new ServiceError('UNAVAILABLE', 'the queue is being deleted', { retryAfter: 1 });
+      }
+      if (made.length === 0) await pause(LOOK_AGAIN_MS);
+    }
   }
 
   /** The queue of that id if it is the tenant's, open or not; asks the database for ids this instance has not met. */
@@ -58,9 +73,17 @@ export class QueueDirectory {
     return queue?.tenantId === tenantId ? queue : undefined;
   }
 
+  /** Whether the queue of that id is known to have a bound on its leases. */
+  limits(id: number): Pick<KnownQueue, 'limited' | 'rateInterval'> {
+    return this.byNumber.get(id) ?? NO_LIMITS;
+  }
+
   /** Looks many names up at once, whatever is remembered: for leases that wait for queues that do not exist yet. */
   async findMany(names: readonly { readonly tenantId: string; readonly name: string }[]): Promise<KnownQueue[]> {
-    const queues = await this.connections.query<KnownQueue>(FIND_MANY, [names.map((n) => n.tenantId), names.map((n) => n.name)]);
+    const queues = await this.connections.query<KnownQueue>(FIND_MANY, [
+      names.map((n) => n.tenantId),
+      names.map((n) => n.name),
+    ]);
     for (const queue of queues) this.remember(queue);
     return queues;
   }
@@ -89,6 +112,8 @@ export class QueueDirectory {
   }
 }
 
+const NO_LIMITS = { limited: false, rateInterval: null };
+
 function keyOf(tenantId: string, name: string): string {
   return `${tenantId} ${name}`;
 }
@@ -96,25 +121,29 @@ function keyOf(tenantId: string, name: string): string {
 // All four are single index look-ups on queue_name or the primary key; CREATE may run beside itself.
 const FIND: Statement = {
   name: 'queue-find',
-  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow"
+  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow",
+  (max_in_flight is not null or rate_limit_jobs is not null) as limited, rate_limit_per::float8 / rate_limit_jobs as "rateInterval"
 from queue where tenant_id = $1::uuid and name = $2 and closed_at is null`,
 };
 
 const FIND_MANY: Statement = {
   name: 'queue-find-many',
-  text: `select q.id, q.tenant_id as "tenantId", q.name, q.max_payload_bytes as "maxPayloadBytes", q.idempotency_window::float8 as "idempotencyWindow"
+  text: `select q.id, q.tenant_id as "tenantId", q.name, q.max_payload_bytes as "maxPayloadBytes", q.idempotency_window::float8 as "idempotencyWindow",
+  (q.max_in_flight is not null or q.rate_limit_jobs is not null) as limited, q.rate_limit_per::float8 / q.rate_limit_jobs as "rateInterval"
 from unnest($1::uuid[], $2::text[]) as wanted(tenant_id, name)
 join queue q on q.tenant_id = wanted.tenant_id and q.name = wanted.name and q.closed_at is null`,
 };
 
 const BY_ID: Statement = {
   name: 'queue-by-id',
-  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow"
+  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow",
+  (max_in_flight is not null or rate_limit_jobs is not null) as limited, rate_limit_per::float8 / rate_limit_jobs as "rateInterval"
 from queue where id = $1::int`,
 };
 
 const CREATE: Statement = {
   name: 'queue-create',
   text: `insert into queue (tenant_id, name) values ($1::uuid, $2)
-on conflict (tenant_id, name) where closed_at is null do nothing`,
+on conflict do nothing
+returning id`,
 };

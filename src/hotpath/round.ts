@@ -1,5 +1,5 @@
 import { randomFillSync } from 'node:crypto';
-import type { Waiter } from './waiters.js';
+import type { Waiter } from './waiter.js';
 import type { WorkFlags } from './work-flags.js';
 
 /**
@@ -17,6 +17,8 @@ export interface Round {
   /** Waiters that could not be given slots in all of their queues: they look again if they got nothing. */
   readonly partial: ReadonlySet<number>;
   readonly version: number;
+  /** Those of the queues that have a bound on their leases, sorted. */
+  readonly limited: readonly number[];
 }
 
 export interface RoundQueue {
@@ -29,7 +31,11 @@ export interface RoundQueue {
 const MOST_SLOTS = 2_000;
 
 /** Takes those that can be served now, a tenant at a time in turn, those that have waited longest first. */
-export function planRound(parked: ReadonlySet<Waiter>, flags: WorkFlags): Round {
+export function planRound(
+  parked: ReadonlySet<Waiter>,
+  flags: WorkFlags,
+  isLimited: (queueId: number) => boolean,
+): Round {
   const asks = new Map<number, { waiter: number; preference: number; rows: number }[]>();
   const waiters: Waiter[] = [];
   const partial = new Set<number>();
@@ -52,7 +58,8 @@ export function planRound(parked: ReadonlySet<Waiter>, flags: WorkFlags): Round 
     }
     if (slots >= MOST_SLOTS) break;
   }
-  return { waiters, ...layOut(asks), partial, version: flags.version };
+  const limited = [...asks.keys()].filter(isLimited).sort((a, b) => a - b);
+  return { waiters, ...layOut(asks), partial, version: flags.version, limited };
 }
 
 function layOut(asks: ReadonlyMap<number, readonly { waiter: number; preference: number; rows: number }[]>) {
@@ -67,7 +74,12 @@ function layOut(asks: ReadonlyMap<number, readonly { waiter: number; preference:
         slotPreference.push(preference);
       }
     }
-    queues.push({ queueId, offset, limit: slotWaiter.length - offset, waiters: [...new Set(asked.map((ask) => ask.waiter))] });
+    queues.push({
+      queueId,
+      offset,
+      limit: slotWaiter.length - offset,
+      waiters: [...new Set(asked.map((ask) => ask.waiter))],
+    });
   }
   const leaseIds = Array.from(randomFillSync(new BigInt64Array(slotWaiter.length)), String);
   return { queues, slotWaiter, slotPreference, leaseIds };

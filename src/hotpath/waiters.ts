@@ -2,62 +2,12 @@ import { isConnectionLost, isTransient, type Connections } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
+import type { ClaimedJob, ClaimKind } from './claim-kind.js';
 import { LostClaims } from './lost-claims.js';
 import type { KnownQueue, QueueDirectory } from './queue-directory.js';
 import { planRound, type Round } from './round.js';
+import type { LeaseRequest, Waiter } from './waiter.js';
 import { WorkFlags } from './work-flags.js';
-
-/**
- * Leases that wait. Invariants:
- * - A parked lease holds no connection. One claim statement at a time serves all that can be served, for all tenants; what
- *   arrives meanwhile joins the next.
- * - A lease that has not looked at the database yet looks once, unless it may park and its queues are known to be empty as of
- *   the last poll; so a call with `wait: 0` never answers "empty" from memory.
- * - A queue is believed empty only by a claim that asked for more than it got and began after the last word that the queue has
- *   work (`WorkFlags` compares versions): a wake-up between "empty" and "sleep" is never lost.
- * - Jobs are leased under ids made before the statement. A claim whose answer is lost is never repeated under its ids: its
- *   callers claim anew, and what the lost one may have leased is given back until its backend is gone (`LostClaims`).
- * - Whoever is gone when its jobs arrive, or before it has been given them, gets nothing: they go straight back.
- */
-export interface LeaseRequest {
-  readonly tenantId: string;
-  readonly queues: readonly { readonly name: string; readonly weight: number }[];
-  readonly maxJobs: number;
-  /** Milliseconds; 0 does not park. */
-  readonly wait: number;
-  readonly visibilityTimeout: number | undefined;
-  readonly worker: string | undefined;
-  readonly signal: AbortSignal;
-}
-
-/** What the verb brings: the statements around a claim. */
-export interface ClaimKind<Job> {
-  /** Leases what the round asks for. Throws when nothing was leased or that is not known. */
-  readonly claim: (connections: Connections, round: Round, started: (processId: number) => void) => Promise<ClaimedJob<Job>[]>;
-  /** Gives back, spending no attempt, whatever is leased under these lease ids. */
-  readonly giveBack: (connections: Connections, leaseIds: readonly string[]) => Promise<void>;
-}
-
-export interface ClaimedJob<Job> {
-  /** Index into the round's waiters. */
-  readonly waiter: number;
-  readonly queueId: number;
-  readonly bytes: number;
-  readonly job: Job;
-}
-
-export interface Waiter {
-  readonly request: LeaseRequest;
-  /** Those of its queues that exist, by id. */
-  readonly queues: Map<number, { readonly name: string; readonly weight: number }>;
-  /** Those that do not, until they do: weight by name. */
-  readonly unknown: Map<string, number>;
-  mustLook: boolean;
-  busy: boolean;
-  /** Its time is up: the next round that gives it nothing ends it. */
-  late: boolean;
-  readonly answer: (jobs: unknown[] | ServiceError) => void;
-}
 
 export interface WaitersParts {
   readonly connections: Connections;
@@ -71,6 +21,18 @@ export interface WaitersParts {
 
 const TRIES = 5;
 
+/**
+ * Leases that wait. Invariants:
+ * - A parked lease holds no connection. One claim statement at a time serves all that can be served, for all tenants; what
+ *   arrives meanwhile joins the next.
+ * - A lease that has not looked at the database yet looks once, unless it may park and its queues are known to be empty as of
+ *   the last poll; so a call with `wait: 0` never answers "empty" from memory.
+ * - A queue is believed empty only by a claim that asked for more than it got and began after the last word that the queue has
+ *   work (`WorkFlags` compares versions): a wake-up between "empty" and "sleep" is never lost.
+ * - Jobs are leased under ids made before the statement. A claim whose answer is lost is never repeated under its ids: its
+ *   callers claim anew, and what the lost one may have leased is given back until its backend is gone (`LostClaims`).
+ * - Whoever is gone when its jobs arrive, or before it has been given them, gets nothing: they go straight back.
+ */
 export class Waiters {
   private readonly flags = new WorkFlags();
   private readonly parked = new Set<Waiter>();
@@ -79,6 +41,7 @@ export class Waiters {
   private planned = false;
   private closed = false;
   private failures = 0;
+  private readonly paced = new Map<number, NodeJS.Timeout>();
   private readonly lost: LostClaims;
 
   constructor(private readonly parts: WaitersParts) {
@@ -104,7 +67,11 @@ export class Waiters {
         mustLook: true,
         busy: false,
         late: request.wait === 0,
+        idleSince: undefined,
+        idle: 0,
         answer: (result) => {
+          stopIdling(waiter);
+          request.idled(waiter.idle / 1_000);
           clearTimeout(timer);
           request.signal.removeEventListener('abort', onAbort);
           this.parked.delete(waiter);
@@ -119,6 +86,7 @@ export class Waiters {
         return;
       }
       this.parked.add(waiter);
+      if (!this.owesLook(waiter)) waiter.idleSince = performance.now();
       this.plan();
     });
   }
@@ -143,7 +111,10 @@ export class Waiters {
   /** The poll's answer: of the queues it looked at, those with work; the others are empty if nothing was heard since `begun`. */
   polled(looked: readonly number[], withWork: readonly number[], begun: number): void {
     const work = new Set(withWork);
-    this.flags.polled(looked.filter((id) => !work.has(id)), begun);
+    this.flags.polled(
+      looked.filter((id) => !work.has(id)),
+      begun,
+    );
     if (withWork.length > 0) this.ready(withWork);
   }
 
@@ -191,6 +162,7 @@ export class Waiters {
   /** Answers everybody who is parked with nothing; a claim under way is delivered. */
   async close(): Promise<void> {
     this.closed = true;
+    for (const timer of this.paced.values()) clearTimeout(timer);
     for (const waiter of [...this.parked]) if (!waiter.busy) waiter.answer([]);
     while (this.claiming) await new Promise((resolve) => setTimeout(resolve, 5));
     this.lost.close();
@@ -212,21 +184,25 @@ export class Waiters {
     setImmediate(() => {
       this.planned = false;
       if (this.claiming) return;
-      const round = planRound(this.parked, this.flags);
+      const round = planRound(this.parked, this.flags, (id) => this.parts.queues.limits(id).limited);
       if (round.waiters.length > 0) void this.claim(round);
     });
   }
 
   private async claim(round: Round): Promise<void> {
     this.claiming = true;
-    for (const waiter of round.waiters) waiter.busy = true;
+    for (const waiter of round.waiters) {
+      waiter.busy = true;
+      stopIdling(waiter);
+    }
     let processId: number | undefined;
     try {
       const claimed = await this.kind!.claim(this.parts.connections, round, (id) => (processId = id));
       this.failures = 0;
       this.deliver(round, claimed);
     } catch (error) {
-      if (isConnectionLost(error) && processId !== undefined) this.lost.add(this.kind!, { leaseIds: round.leaseIds, processId });
+      if (isConnectionLost(error) && processId !== undefined)
+        this.lost.add(this.kind!, { leaseIds: round.leaseIds, processId });
       await this.failed(round, error);
     }
     this.claiming = false;
@@ -243,25 +219,45 @@ export class Waiters {
       got.set(item.queueId, (got.get(item.queueId) ?? 0) + 1);
     }
     // A waiter that has enough may have left rows to its neighbours: then a queue that gave little is not empty.
-    const short = round.waiters.map((waiter, index) => jobs[index]!.length < waiter.request.maxJobs && bytes[index]! < LITTLE_BYTES);
+    const short = round.waiters.map(
+      (waiter, index) => jobs[index]!.length < waiter.request.maxJobs && bytes[index]! < LITTLE_BYTES,
+    );
     for (const asked of round.queues) {
       if ((got.get(asked.queueId) ?? 0) < asked.limit && asked.waiters.every((index) => short[index])) {
         this.flags.empty(asked.queueId, round.version);
+        this.lookAgain(asked.queueId);
       }
     }
+    this.parts.metrics.jobs('leased', claimed.length);
     round.waiters.forEach((waiter, index) => {
       waiter.busy = false;
       waiter.mustLook = round.partial.has(index);
       const over = waiter.late || waiter.request.signal.aborted || this.closed;
       if (jobs[index]!.length > 0 || (over && !this.owesLook(waiter))) waiter.answer(jobs[index]!);
+      else waiter.idleSince = performance.now();
     });
+  }
+
+  /** A queue at its rate limit has work again when the next lease is due. */
+  private lookAgain(queueId: number): void {
+    const { rateInterval } = this.parts.queues.limits(queueId);
+    if (rateInterval === null || this.paced.has(queueId)) return;
+    const timer = setTimeout(
+      () => {
+        this.paced.delete(queueId);
+        this.ready([queueId]);
+      },
+      Math.min(LONGEST_PACE_MS, Math.max(SHORTEST_PACE_MS, rateInterval)),
+    );
+    this.paced.set(queueId, timer);
   }
 
   private async failed(round: Round, error: unknown): Promise<void> {
     this.failures += 1;
     const passes = isConnectionLost(error) || isTransient(error);
     if (!passes) this.parts.log.error({ err: error }, 'a claim failed');
-    const give = error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
+    const give =
+      error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
     for (const waiter of round.waiters) {
       waiter.busy = false;
       if (!passes || this.failures >= TRIES || this.closed) waiter.answer(give);
@@ -272,8 +268,16 @@ export class Waiters {
   }
 }
 
+/** Between these the queue's own pace is kept; beyond them a poll looks anyway. */
+const [SHORTEST_PACE_MS, LONGEST_PACE_MS] = [10, 1_000];
+
 /** An answer of fewer bytes was not cut for its size (replies are cut at 3 MiB, jobs are at most a little over 2 MiB). */
 const LITTLE_BYTES = 900_000;
+
+function stopIdling(waiter: Waiter): void {
+  if (waiter.idleSince !== undefined) waiter.idle += performance.now() - waiter.idleSince;
+  waiter.idleSince = undefined;
+}
 
 function place(waiter: Waiter, item: { name: string; weight: number; queue: KnownQueue | undefined }): void {
   if (item.queue === undefined) waiter.unknown.set(item.name, item.weight);

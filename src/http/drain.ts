@@ -41,10 +41,11 @@ export async function drain(
   const woken = outcomeOf(options.beforeClose());
   await settle(parts, deadline);
   connections.destroyAll();
-  const { failure } = await Promise.race([
-    woken,
-    sleep(Math.max(0, deadline - performance.now()), { failure: undefined }),
-  ]);
+  const answered = new AbortController();
+  const late = sleep(Math.max(0, deadline - performance.now()), { failure: undefined }, { signal: answered.signal });
+  const { failure } = await Promise.race([woken, late]);
+  // A timer left behind would keep the process alive until the deadline.
+  answered.abort();
   if (failure !== undefined) throw failure;
 }
 

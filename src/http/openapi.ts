@@ -51,7 +51,7 @@ function describe<Engine>(operation: Operation<Engine>, binding: HttpBinding): J
     ...(takesBody(binding) ? [] : queryParameters(rest)),
   ];
   return {
-    operationId: `${operation.name}${binding.suffix ?? ''}`,
+    operationId: binding.operationId ?? `${operation.name}${binding.suffix ?? ''}`,
     tags: [operation.group],
     summary: binding.summary ?? operation.summary,
     description: descriptionOf(operation),

@@ -17,6 +17,8 @@ export interface ProbeParts {
   readonly metrics: Pick<Metrics, 'render'>;
   readonly ready: () => Promise<Readiness>;
   readonly openApi: object;
+  /** Whether `/metrics` is served here, and not on a port of its own. */
+  readonly withMetrics: boolean;
 }
 
 /** Paths that go on answering while the server shuts down. */
@@ -28,7 +30,7 @@ export function addProbes(app: FastifyInstance, parts: ProbeParts): void {
   const answers: Record<string, () => Promise<Answer>> = {
     '/livez': () => Promise.resolve(jsonAnswer(200, '{"status":"ok"}')),
     '/readyz': async () => readyAnswer(await parts.ready()),
-    '/metrics': async () => metricsAnswer(await parts.metrics.render()),
+    ...(parts.withMetrics && { '/metrics': async () => metricsAnswer(await parts.metrics.render()) }),
     '/openapi.json': () => Promise.resolve(jsonAnswer(200, document)),
   };
   for (const [url, answer] of Object.entries(answers)) addRoute(app, parts, { method: 'GET', url, answer });

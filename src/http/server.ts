@@ -32,6 +32,8 @@ export interface HttpServerOptions<Engine> {
   readonly headersSeconds?: number;
   /** How long a request's body may take: 30 s unless given. */
   readonly bodySeconds?: number;
+  /** False when `/metrics` has a port of its own. */
+  readonly withMetrics?: boolean;
 }
 
 export interface HttpServer {
@@ -58,7 +60,14 @@ export async function createHttpServer<Engine>(options: HttpServerOptions<Engine
     log,
     bodyTimeoutMs: (options.bodySeconds ?? 30) * 1000,
   });
-  addProbes(app, { connections, log, metrics: options.metrics, ready, openApi });
+  addProbes(app, {
+    connections,
+    log,
+    metrics: options.metrics,
+    ready,
+    openApi,
+    withMetrics: options.withMetrics ?? true,
+  });
   refuseUnmatched(app, new Map(routes), { connections, log });
   await addDocs(app, openApi);
   await app.ready();

@@ -6,6 +6,7 @@ import { blob, plainArray } from '../db/literals.js';
 import type { Connections, Statement } from '../db/pool.js';
 import type { BatchKind } from '../hotpath/batcher.js';
 import type { Engine } from '../hotpath/engine.js';
+import type { LeaseToken } from './lease-token.js';
 import { oneLease } from './one-lease.js';
 import { outcomeFields } from './outcome.js';
 import { inOrder, leaseToken, settleEach, type SettleItem, withOutcomes } from './settle-items.js';
@@ -14,13 +15,17 @@ const RESULT_BYTES = 64 * 1024;
 
 export const AckItem = Type.Object({
   leaseToken,
-  result: Type.Optional(JsonText({ description: 'What came of the job: a JSON value of at most 64 KiB. A larger one is dropped.' })),
+  result: Type.Optional(
+    JsonText({ description: 'What came of the job: a JSON value of at most 64 KiB. A larger one is dropped.' }),
+  ),
 });
 export type AckItem = Static<typeof AckItem>;
 
 export const AckResult = Type.Object({
   ...outcomeFields,
-  resultDropped: Type.Optional(Type.Boolean({ description: 'True when the job is completed but its result could not be kept.' })),
+  resultDropped: Type.Optional(
+    Type.Boolean({ description: 'True when the job is completed but its result could not be kept.' }),
+  ),
 });
 export type AckResult = Static<typeof AckResult>;
 
@@ -33,7 +38,13 @@ export const ack = defineOperation({
   scopes: ['work'],
   http: [
     { method: 'POST', path: '/v1/leases/ack' },
-    { method: 'POST', path: '/v1/jobs/:id/ack', suffix: 'One', summary: 'Acknowledge one job', form: oneLease(AckItem, AckResult) },
+    {
+      method: 'POST',
+      path: '/v1/jobs/:id/ack',
+      suffix: 'One',
+      summary: 'Acknowledge one job',
+      form: oneLease(AckItem, AckResult),
+    },
   ],
   input: Type.Object({ items: LenientArray(AckItem, { minItems: 1, maxItems: 1000 }) }),
   output: Type.Object({ results: Type.Array(AckResult) }),
@@ -46,7 +57,10 @@ export function ackEach(context: Context<Engine>, items: readonly (AckItem | Inv
   const settling = {
     kind: ackKind,
     sizeOf: ({ result }: AckItem) => result?.length ?? 0,
-    announce: (engine: Engine, { jobId }: { readonly jobId: string }) => engine.endings.ended([jobId]),
+    announce: (engine: Engine, { jobId, queueId }: LeaseToken) => {
+      engine.endings.ended([jobId]);
+      if (engine.queues.limits(queueId).limited) engine.wakeups.ready([queueId]);
+    },
   };
   return settleEach(context, settling, items);
 }
@@ -57,6 +71,7 @@ const ackKind: BatchKind<SettleItem<AckItem>, AckResult> = {
   maxRows: 500,
   maxBytes: 8 * 1024 * 1024,
   maxFlushes: 1,
+  count: ({ outcome }, add) => outcome === 'OK' && add('acked', 1),
   flush: async (connections, items) => {
     const sorted = inOrder(items);
     const done = new Set(await acknowledge(connections, ACK, sorted));
@@ -120,7 +135,8 @@ select job_id as "jobId" from gone`,
 
 // An ack after the lease has ended by itself, while nobody has leased the job since. Unique indexes on job_id of ready and
 // scheduled, primary key of dead. Beside a claim of the same job one of the two gets the row, the other finds it gone. The expired
-// attempt is history rewritten: the job was done in it.
+// attempt is history rewritten: the job was done in it, and that is its last, whatever a redrive has set its count to since.
+// `queue_id + 0` leaves the planner no index but those on job_id: PostgreSQL 15 would walk all that the queue has scheduled or dead.
 const LATE_ACK: Statement = {
   name: 'ack-late',
   text: `with clock as materialized (select clock_timestamp() as at),
@@ -130,7 +146,7 @@ open_queue as materialized (
 from_ready as (
   delete from ready
   where job_id = any($1::uuid[])
-    and queue_id = any(array(select id from open_queue))
+    and queue_id + 0 = any(array(select id from open_queue))
     and pos > (select cut from open_queue where id = ready.queue_id)
     and lease_id = ($3::bigint[])[array_position($1::uuid[], job_id)]
     and ended in ('expired', 'undelivered')
@@ -139,7 +155,7 @@ from_ready as (
 from_scheduled as (
   delete from scheduled
   where job_id = any($1::uuid[])
-    and queue_id = any(array(select id from open_queue))
+    and queue_id + 0 = any(array(select id from open_queue))
     and pos > (select cut from open_queue where id = scheduled.queue_id)
     and lease_id = ($3::bigint[])[array_position($1::uuid[], job_id)]
     and ended in ('expired', 'undelivered')
@@ -148,7 +164,7 @@ from_scheduled as (
 from_dead as (
   delete from dead
   where job_id = any($1::uuid[])
-    and queue_id = any(array(select id from open_queue))
+    and queue_id + 0 = any(array(select id from open_queue))
     and lease_id = ($3::bigint[])[array_position($1::uuid[], job_id)]
     and ended = 'expired'
   returning job_id, queue_id, rank, epoch, lease_id, attempt, releases, ended
@@ -164,12 +180,12 @@ history as (
   delete from attempt
   where job_id = any(array(select job_id from gone)) and epoch = any(array(select epoch from gone))
     and lease_id = ($3::bigint[])[array_position($1::uuid[], job_id)]
-  returning job_id, worker, started_at
+  returning job_id, attempt, worker, started_at
 ),
 kept as (
   insert into finished (job_id, queue_id, rank, state, ended, epoch, lease_id, attempt, releases, worker, started_at, ended_at, result)
   select g.job_id, g.queue_id, g.rank, 'completed', 'acked', g.epoch, g.lease_id,
-    case when g.ended = 'undelivered' then g.attempt + 1 else g.attempt end, g.releases, h.worker, h.started_at, clock.at,
+    case when g.ended = 'undelivered' then g.attempt + 1 else coalesce(h.attempt, g.attempt) end, g.releases, h.worker, h.started_at, clock.at,
     substring($4::bytea from ($5::int[])[array_position($1::uuid[], g.job_id)] for ($6::int[])[array_position($1::uuid[], g.job_id)])
   from clock, gone g
   left join history h on h.job_id = g.job_id

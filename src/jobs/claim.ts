@@ -1,9 +1,9 @@
 import { Type, type Static } from 'typebox';
 import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
-import type { Connections, Statement } from '../db/pool.js';
+import type { Connections, OwnConnection, Statement } from '../db/pool.js';
 import { plainArray, textArray } from '../db/literals.js';
+import type { ClaimKind } from '../hotpath/claim-kind.js';
 import type { Round } from '../hotpath/round.js';
-import type { ClaimKind } from '../hotpath/waiters.js';
 import { LastError, readAttemptError } from './attempt-error.js';
 import { formatLeaseToken } from './lease-token.js';
 
@@ -46,15 +46,18 @@ const REPLY_BYTES = 3 * 1024 * 1024;
 const JOB_BYTES = 1_024;
 
 export const claimKind: ClaimKind<Claimed> = {
-  claim: (connections, round, started) =>
-    connections.withConnection(async (connection) => {
+  claim: async (connections, round, started) => {
+    const claim = async (connection: OwnConnection): Promise<ClaimedRow[]> => {
       started(connection.processId);
-      const rows = await connection.query<ClaimedRow>(CLAIM, parameters(round));
-      const slots = new Map(round.leaseIds.map((leaseId, slot) => [leaseId, slot]));
-      return rows
-        .map((row) => toClaimed(row, round, slots.get(row.leaseId)!))
-        .sort((a, b) => a.preference - b.preference || a.slot - b.slot);
-    }),
+      if (round.limited.length > 0) await connection.query(LOCK_LIMITED, [plainArray(round.limited)]);
+      return connection.query<ClaimedRow>(CLAIM, parameters(round));
+    };
+    const rows = await (round.limited.length > 0 ? connections.transaction(claim) : connections.withConnection(claim));
+    const slots = new Map(round.leaseIds.map((leaseId, slot) => [leaseId, slot]));
+    return rows
+      .map((row) => toClaimed(row, round, slots.get(row.leaseId)!))
+      .sort((a, b) => a.preference - b.preference || a.slot - b.slot);
+  },
   giveBack: (connections, leaseIds) => connections.query(GIVE_BACK_CLAIM, [plainArray(leaseIds)]).then(() => undefined),
 };
 
@@ -128,7 +131,10 @@ function parameters(round: Round): unknown[] {
 }
 
 export async function moveBodiless(connections: Connections, claimed: readonly Claimed[]): Promise<void> {
-  await connections.query(BODY_MISSING, [plainArray(claimed.map(({ leaseId }) => leaseId)), plainArray(claimed.map(({ jobId }) => jobId))]);
+  await connections.query(BODY_MISSING, [
+    plainArray(claimed.map(({ leaseId }) => leaseId)),
+    plainArray(claimed.map(({ jobId }) => jobId)),
+  ]);
 }
 
 // One statement for all who wait, whatever their queues. Locks the ready rows it looks at, skipping those that others hold, in
@@ -137,19 +143,28 @@ export async function moveBodiless(connections: Connections, claimed: readonly C
 // locked row is there to be deleted: the delete takes exactly the rows of `kept`, and if it ever did not, the division by zero
 // undoes everything. A claim is durable before its reply: it must not be run with synchronous_commit off. A job that stands in
 // lease already (it never should) is passed over, so that it cannot fail the claim of all the others.
+// `offset 0` keeps the look-up of job an index condition, also in a plan made while it was empty.
 const CLAIM: Statement = {
   name: 'claim',
   text: `with clock as materialized (select clock_timestamp() as at),
 picked as materialized (
-  select x.*, w.lim, w.start, q.visibility_timeout as queue_timeout, q.max_lease_duration,
+  select x.*, w.start, q.visibility_timeout as queue_timeout, q.max_lease_duration,
     w.start + row_number() over (partition by x.queue_id order by x.rank, x.pos) as slot
   from unnest($1::int[], $2::int[], $3::int[]) as w(queue_id, lim, start)
   join queue q on q.id = w.queue_id and q.paused_at is null and q.closed_at is null
   cross join lateral (
+    select greatest(0, least(w.lim,
+      case when q.max_in_flight is not null then
+        q.max_in_flight - (select coalesce(sum(c.leased), 0) from queue_count c where c.queue_id = q.id) end,
+      case when q.rate_limit_jobs is not null then
+        floor(q.rate_limit_jobs * (1 - coalesce((
+          select greatest(0, extract(epoch from s.spent_until - (select at from clock))) from queue_rate s where s.queue_id = q.id), 0)
+          * 1000 / q.rate_limit_per)) end))::int as lim) bound
+  cross join lateral (
     select r.ctid as place, r.* from ready r
     where r.queue_id = w.queue_id and r.pos > q.cut and (r.expires_at is null or r.expires_at > (select at from clock))
     order by r.rank, r.pos
-    limit w.lim
+    limit bound.lim
     for update skip locked) x
 ),
 offered as (
@@ -186,6 +201,14 @@ leased as (
 counted as (
   insert into queue_count (queue_id, ready, leased)
   select queue_id, -count(*), count(*) from taken group by queue_id
+),
+spent as (
+  insert into queue_rate (queue_id, spent_until)
+  select t.queue_id, clock.at + t.leases * (q.rate_limit_per::float8 / q.rate_limit_jobs) * interval '1 millisecond'
+  from clock, (select queue_id, count(*) as leases from taken group by queue_id) t
+  join queue q on q.id = t.queue_id and q.rate_limit_jobs is not null
+  on conflict (queue_id) do update
+  set spent_until = greatest(queue_rate.spent_until, (select at from clock)) + (excluded.spent_until - (select at from clock))
 )
 select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.epoch, l.attempt, l.duration, l.size, l.rank,
   q.name as queue, coalesce(l.max_attempts, q.max_attempts) as "maxAttempts",
@@ -199,12 +222,20 @@ select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.
   e.error, e.outcome::text as "errorOutcome", e.attempt as "errorAttempt"
 from leased l
 join queue q on q.id = l.queue_id
-left join job on job.id = l.job_id
+left join lateral (select * from job where job.id = l.job_id offset 0) job on true
 left join lateral (
   select a.error, a.outcome, a.attempt from attempt a
   where a.job_id = l.job_id and l.epoch > 1 and (a.error is not null or a.outcome = 'expired')
   order by a.epoch desc
   limit 1) e on true`,
+};
+
+// Queues with a bound on their leases are claimed by one transaction at a time: the claim comes after the lock, so that it counts
+// every lease and every allowance spent that was committed before. Sorted, so that two of these never wait in a circle; nothing else
+// takes these locks. 22292 is the class of Stint's locks by queue.
+const LOCK_LIMITED: Statement = {
+  name: 'claim-lock-limited',
+  text: `select pg_advisory_xact_lock(22292, q) from unnest($1::int[]) q`,
 };
 
 // For a claim whose answer was lost, by lease ids alone: no index serves that, and none is needed, since leases are few and this

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
-import { Type, type Static } from 'typebox';
+import { type Static, type TObject, Type } from 'typebox';
 import { v7 } from 'uuid';
 import { checkJsonBytes } from '../core/payload.js';
 import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
 import { ServiceError, invalidField } from '../errors.js';
 import type { KnownQueue } from '../hotpath/queue-directory.js';
-import { RetryPolicy } from './retry-policy.js';
+import { completeRetryPolicy, RetryPolicy } from './retry-policy.js';
 
 const DAY_MS = 86_400_000;
 export const MAX_AHEAD_MS = 366 * DAY_MS;
@@ -26,7 +26,9 @@ export const key = (description: string) =>
 
 export const enqueueFields = {
   kind: Type.Optional(Type.String({ maxLength: 128, description: 'Which handler the job is for.' })),
-  payload: Type.Optional(JsonText({ description: 'Any JSON value, kept to the byte. Absent is not the same as `null`.' })),
+  payload: Type.Optional(
+    JsonText({ description: 'Any JSON value, kept to the byte. Absent is not the same as `null`.' }),
+  ),
   payloadBase64: Type.Optional(Bytes({ description: 'The payload where its content type is not JSON.' })),
   contentType: Type.Optional(
     Type.String({
@@ -37,20 +39,38 @@ export const enqueueFields = {
     }),
   ),
   priority: Type.Optional(Type.Integer({ minimum: -1000, maximum: 1000, description: 'Higher first. Default 0.' })),
-  delay: Type.Optional(Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'Not before this much time from now.' })),
-  runAt: Type.Optional(Timestamp({ description: 'Not before this instant, at most 366 days ahead; the past means now.' })),
+  delay: Type.Optional(
+    Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'Not before this much time from now.' }),
+  ),
+  runAt: Type.Optional(
+    Timestamp({ description: 'Not before this instant, at most 366 days ahead; the past means now.' }),
+  ),
   maxAttempts: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: "Default: the queue's." })),
   retry: Type.Optional(RetryPolicy),
-  visibilityTimeout: Type.Optional(Duration({ minimum: 1_000, maximum: DAY_MS / 2, description: "Default: the queue's." })),
+  visibilityTimeout: Type.Optional(
+    Duration({ minimum: 1_000, maximum: DAY_MS / 2, description: "Default: the queue's." }),
+  ),
   idempotencyKey: Type.Optional(key('Enqueues of one queue under the same key make one job.')),
-  expiresAt: Type.Optional(Timestamp({ description: 'After this instant no attempt starts any more: the job is dead.' })),
+  expiresAt: Type.Optional(
+    Timestamp({ description: 'After this instant no attempt starts any more: the job is dead.' }),
+  ),
   headers: Type.Optional(
-    Type.Record(Type.String(), Type.String(), { description: 'At most 64 pairs, 8 KiB in all; carried through to the worker.' }),
+    Type.Record(Type.String(), Type.String(), {
+      description: 'At most 64 pairs, 8 KiB in all; carried through to the worker.',
+    }),
   ),
 };
 
-const Fields = Type.Object(enqueueFields, { 'x-exclusive': [['delay', 'runAt'], ['payload', 'payloadBase64']] });
-export type EnqueueFields = Static<typeof Fields>;
+export type EnqueueFields = Static<TObject<typeof enqueueFields>>;
+
+export interface Idempotency {
+  readonly key: string;
+  readonly fingerprint: Buffer;
+  /** Milliseconds. */
+  readonly window: number;
+  /** How errors call it: `idempotencyKey`, or `jobs[3].idempotencyKey`. */
+  readonly field: string;
+}
 
 /** One job on its way into the database. */
 export interface EnqueueItem {
@@ -70,7 +90,7 @@ export interface EnqueueItem {
   readonly visibilityTimeout: number | undefined;
   readonly retry: string | undefined;
   readonly expiresAt: number | undefined;
-  readonly idempotency: { readonly key: string; readonly fingerprint: Buffer; readonly window: number } | undefined;
+  readonly idempotency: Idempotency | undefined;
 }
 
 export interface ItemContext {
@@ -107,12 +127,17 @@ export function toItem(fields: EnqueueFields, { queue, now, path }: ItemContext)
     runAt: fields.runAt,
     maxAttempts: fields.maxAttempts,
     visibilityTimeout: fields.visibilityTimeout,
-    retry: fields.retry === undefined ? undefined : JSON.stringify(fields.retry),
+    retry: fields.retry === undefined ? undefined : JSON.stringify(completeRetryPolicy(fields.retry)),
     expiresAt: fields.expiresAt,
     idempotency:
       fields.idempotencyKey === undefined
         ? undefined
-        : { key: fields.idempotencyKey, fingerprint: fingerprint(fields.kind, body), window: queue.idempotencyWindow },
+        : {
+            key: fields.idempotencyKey,
+            fingerprint: fingerprint(fields.kind, body),
+            window: queue.idempotencyWindow,
+            field: `${path}idempotencyKey`,
+          },
   };
 }
 
@@ -154,7 +179,8 @@ function headersOf(headers: Record<string, string> | undefined, path: string): s
 }
 
 function checkTimes({ runAt, delay, expiresAt }: EnqueueFields, now: number, path: string): void {
-  if (runAt !== undefined && runAt > now + MAX_AHEAD_MS * 1_000) throw invalidField(`${path}runAt`, 'must be at most 366 days ahead');
+  if (runAt !== undefined && runAt > now + MAX_AHEAD_MS * 1_000)
+    throw invalidField(`${path}runAt`, 'must be at most 366 days ahead');
   if (expiresAt === undefined) return;
   if (expiresAt <= now) throw invalidField(`${path}expiresAt`, 'must be after now');
   const start = runAt ?? now + (delay ?? 0) * 1_000;

@@ -34,13 +34,27 @@ export const enqueueKind: BatchKind<EnqueueUnit, Enqueued[]> = {
   maxRows: MAX_FLUSH_ROWS,
   maxBytes: MAX_FLUSH_BYTES,
   maxFlushes: 1,
+  count: countEnqueued,
   flush: async (connections, units, repeated) => {
     if (!repeated) return store(connections, units);
     return storeAgain(connections, units);
   },
 };
 
-async function store(connections: Connections | Connection, units: readonly EnqueueUnit[]): Promise<(Enqueued[] | Error)[]> {
+/** Counts a unit's jobs, for metrics. */
+export function countEnqueued(
+  jobs: readonly Enqueued[],
+  add: (event: 'enqueued' | 'deduplicated', jobs: number) => void,
+): void {
+  const repeated = jobs.filter(({ deduplicated }) => deduplicated).length;
+  if (jobs.length > repeated) add('enqueued', jobs.length - repeated);
+  if (repeated > 0) add('deduplicated', repeated);
+}
+
+async function store(
+  connections: Connections | Connection,
+  units: readonly EnqueueUnit[],
+): Promise<(Enqueued[] | Error)[]> {
   const stored = await insertUnits(connections, units);
   return units.map((unit, index) => stored[index] ?? unit.map(notStored));
 }
@@ -83,7 +97,13 @@ export async function insertUnits(
       const row = special.get((ord += 1));
       if (row !== undefined && row.fault !== null) refusal ??= refusalOf(row.fault, item);
       const dueAt = row?.dueAt ?? now;
-      return { id: item.id, state: dueAt > now ? 'scheduled' : 'ready', enqueuedAt: now, runAt: dueAt, deduplicated: false };
+      return {
+        id: item.id,
+        state: dueAt > now ? 'scheduled' : 'ready',
+        enqueuedAt: now,
+        runAt: dueAt,
+        deduplicated: false,
+      };
     });
     return refusal ?? results;
   });
@@ -99,7 +119,9 @@ interface InsertedRow {
 function refusalOf(fault: 'closed' | 'full' | 'unit', item: EnqueueItem): Error | undefined {
   if (fault === 'unit') return undefined;
   if (fault === 'closed') return new QueueClosed(item.queueId);
-  return new ServiceError('BACKLOG_FULL', 'the queue holds as many waiting jobs as its maxBacklog allows', { retryAfter: 1 });
+  return new ServiceError('BACKLOG_FULL', 'the queue holds as many waiting jobs as its maxBacklog allows', {
+    retryAfter: 1,
+  });
 }
 
 function fresh(row: { id: string; enqueuedAt: number; runAt: number }): Enqueued {

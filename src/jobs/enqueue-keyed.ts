@@ -3,7 +3,14 @@ import { blob, plainArray, textArray } from '../db/literals.js';
 import { ServiceError } from '../errors.js';
 import type { BatchKind } from '../hotpath/batcher.js';
 import type { EnqueueItem } from './enqueue-fields.js';
-import { insertUnits, MAX_FLUSH_BYTES, MAX_FLUSH_ROWS, type Enqueued, type EnqueueUnit } from './enqueue-flush.js';
+import {
+  countEnqueued,
+  insertUnits,
+  MAX_FLUSH_BYTES,
+  MAX_FLUSH_ROWS,
+  type Enqueued,
+  type EnqueueUnit,
+} from './enqueue-flush.js';
 
 /**
  * Enqueues with idempotency keys, in one transaction: first the keys, sorted, then the bodies of those whose key was free,
@@ -16,13 +23,20 @@ export const enqueueKeyedKind: BatchKind<EnqueueUnit, Enqueued[]> = {
   maxRows: MAX_FLUSH_ROWS,
   maxBytes: MAX_FLUSH_BYTES,
   maxFlushes: 1,
+  count: countEnqueued,
   flush: async (connections, units) => {
     const results: (Enqueued[] | Error)[] = new Array<Enqueued[] | Error>(units.length);
     let left = units.map((unit, index) => ({ unit, index }));
     for (let round = 0; left.length > 0; round += 1) {
       const now = left;
       try {
-        const done = await connections.transaction((connection) => storeKeyed(connection, now.map(({ unit }) => unit), round));
+        const done = await connections.transaction((connection) =>
+          storeKeyed(
+            connection,
+            now.map(({ unit }) => unit),
+            round,
+          ),
+        );
         now.forEach(({ index }, place) => (results[index] = done[place]!));
         left = [];
       } catch (error) {
@@ -49,23 +63,31 @@ const MOVES = 3;
 async function storeKeyed(connection: Connection, units: readonly EnqueueUnit[], round: number): Promise<Enqueued[][]> {
   const own = units.map(withoutRepeats);
   const keyed = own.flatMap(({ first }) => first.filter(hasKey)).sort(byKey);
-  const taken = new Set((await connection.query<{ jobId: string }>(TAKE_KEYS, keyParameters(keyed))).map(({ jobId }) => jobId));
+  const taken = new Set(
+    (await connection.query<{ jobId: string }>(TAKE_KEYS, keyParameters(keyed))).map(({ jobId }) => jobId),
+  );
   const losers = keyed.filter(({ id }) => !taken.has(id));
   const earlier = await readEarlier(connection, losers, round);
   const refusals = new Map<number, Error>();
   const fresh = own.map(({ first }, place) => {
     for (const item of first) {
       const job = earlier.get(item.id);
-      if (job !== undefined && !job.same) refusals.set(place, reused(units[place]!, item));
+      if (job !== undefined && !job.same) refusals.set(place, reused(item));
     }
     return first.filter(({ id }) => !earlier.has(id));
   });
   own.forEach(({ clash }, place) => {
-    if (clash !== undefined) refusals.set(place, reused(units[place]!, clash));
+    if (clash !== undefined) refusals.set(place, reused(clash));
   });
   if (refusals.size > 0) throw new Refused(refusals);
   const places = fresh.flatMap((items, place) => (items.length > 0 ? [place] : []));
-  const inserted = places.length === 0 ? [] : await insertUnits(connection, places.map((place) => fresh[place]!));
+  const inserted =
+    places.length === 0
+      ? []
+      : await insertUnits(
+          connection,
+          places.map((place) => fresh[place]!),
+        );
   inserted.forEach((result, index) => {
     if (result instanceof Error) refusals.set(places[index]!, result);
   });
@@ -131,7 +153,8 @@ async function readEarlier(
   if (losers.length === 0) return new Map();
   const rows = await connection.query<EarlierRow>(READ_KEYS, readParameters(losers));
   if (rows.length < losers.length) {
-    if (round >= MOVES) throw new ServiceError('UNAVAILABLE', 'an idempotency key keeps changing hands', { retryAfter: 1 });
+    if (round >= MOVES)
+      throw new ServiceError('UNAVAILABLE', 'an idempotency key keeps changing hands', { retryAfter: 1 });
     throw new Refused(KEY_MOVED);
   }
   return new Map(
@@ -168,8 +191,8 @@ function byKey(a: EnqueueItem & KeyedPart, b: EnqueueItem & KeyedPart): number {
   return Buffer.compare(Buffer.from(a.idempotency.key), Buffer.from(b.idempotency.key));
 }
 
-function reused(unit: EnqueueUnit, item: EnqueueItem): ServiceError {
-  const field = unit.length > 1 ? `jobs[${unit.findIndex(({ id }) => id === item.id)}].idempotencyKey` : 'idempotencyKey';
+function reused(item: EnqueueItem): ServiceError {
+  const { field } = item.idempotency!;
   const message = 'was used before with another kind, content type or payload';
   return new ServiceError('IDEMPOTENCY_KEY_REUSED', `${field} ${message}`, { fields: [{ field, message }] });
 }
@@ -190,7 +213,8 @@ function readParameters(items: readonly (EnqueueItem & KeyedPart)[]): unknown[] 
 }
 
 // Locks the rows of its keys, in their order, so that two of these never wait for each other in a circle; whoever comes second
-// waits for the first to commit or roll back. Primary key of idempotency; for a lapsed key the unique indexes on job_id.
+// waits for the first to commit or roll back. Primary key of idempotency; for a lapsed key the unique indexes on job_id
+// (`offset 0` keeps the planner from hashing those tables whole).
 const TAKE_KEYS: Statement = {
   name: 'idempotency-take',
   text: `insert into idempotency (queue_id, key, job_id, fingerprint, expires_at)
@@ -202,23 +226,24 @@ set job_id = excluded.job_id, fingerprint = excluded.fingerprint, expires_at = e
 where exists (
     select from queue q
     where q.id = idempotency.queue_id and q.cut > 0
-      and (exists (select from ready r where r.job_id = idempotency.job_id and r.pos <= q.cut)
-        or exists (select from scheduled s where s.job_id = idempotency.job_id and s.pos <= q.cut)))
+      and (exists (select from ready r where r.job_id = idempotency.job_id and r.pos <= q.cut offset 0)
+        or exists (select from scheduled s where s.job_id = idempotency.job_id and s.pos <= q.cut offset 0)))
   or (idempotency.expires_at <= clock_timestamp()
-    and not exists (select from ready r where r.job_id = idempotency.job_id)
-    and not exists (select from scheduled s where s.job_id = idempotency.job_id)
-    and not exists (select from lease l where l.job_id = idempotency.job_id))
+    and not exists (select from ready r where r.job_id = idempotency.job_id offset 0)
+    and not exists (select from scheduled s where s.job_id = idempotency.job_id offset 0)
+    and not exists (select from lease l where l.job_id = idempotency.job_id offset 0))
 returning job_id as "jobId"`,
 };
 
-// Reads only; sees what is committed by then, and its own transaction.
+// Reads only; sees what is committed by then, and its own transaction. Primary keys; `offset 0` keeps each look-up an index
+// condition, also in a plan made while the tables were empty.
 const READ_KEYS: Statement = {
   name: 'idempotency-read',
   text: `select i.ord::int, d.job_id as "jobId", d.fingerprint = substring($4::bytea from (i.ord::int - 1) * 16 + 1 for 16) as same,
   s.state, (extract(epoch from job.created_at) * 1000000)::float8 as "enqueuedAt",
   (extract(epoch from coalesce(s.due_at, job.run_at)) * 1000000)::float8 as "runAt"
 from unnest($1::int[], $2::text[], $3::uuid[]) with ordinality as i(queue_id, key, job_id, ord)
-join idempotency d on d.queue_id = i.queue_id and d.key = i.key
-left join job on job.id = d.job_id
+cross join lateral (select * from idempotency d where d.queue_id = i.queue_id and d.key = i.key offset 0) d
+left join lateral (select * from job where job.id = d.job_id offset 0) job on true
 left join lateral (select state, due_at from job_state where job_state.job_id = d.job_id limit 1) s on true`,
 };

@@ -8,14 +8,21 @@ import { type EnqueueFields, enqueueFields, type EnqueueItem, queueName, toItem 
 import { enqueueKind, type Enqueued, type EnqueueUnit, QueueClosed } from './enqueue-flush.js';
 import { enqueueKeyedKind, keyName } from './enqueue-keyed.js';
 
-const exclusive = { 'x-exclusive': [['delay', 'runAt'], ['payload', 'payloadBase64']] };
+const exclusive = {
+  'x-exclusive': [
+    ['delay', 'runAt'],
+    ['payload', 'payloadBase64'],
+  ],
+};
 
 export const EnqueuedJob = Type.Object({
   id: Type.String({ format: 'uuid', description: 'UUID v7.' }),
   state: Type.String({ description: 'Present state; of a deduplicated job that is no longer kept, `gone`.' }),
   enqueuedAt: Timestamp(),
   runAt: Timestamp(),
-  deduplicated: Type.Boolean({ description: 'True when an earlier enqueue under the same idempotency key made this job.' }),
+  deduplicated: Type.Boolean({
+    description: 'True when an earlier enqueue under the same idempotency key made this job.',
+  }),
 });
 
 const EnqueueInput = Type.Object({ queue: queueName, ...enqueueFields }, exclusive);
@@ -53,7 +60,8 @@ export const enqueueBatch = defineOperation({
   name: 'EnqueueBatch',
   group: 'Jobs',
   summary: 'Enqueue many jobs, all or none',
-  description: 'The jobs may be for any queues of the tenant. A fault in one refuses them all and names it, for instance `jobs[1].delay`.',
+  description:
+    'The jobs may be for any queues of the tenant. A fault in one refuses them all and names it, for instance `jobs[1].delay`.',
   scopes: ['enqueue'],
   http: [
     {
@@ -65,7 +73,12 @@ export const enqueueBatch = defineOperation({
   ],
   input: EnqueueBatchInput,
   output: Type.Object({ jobs: Type.Array(EnqueuedJob) }),
-  example: { jobs: [{ queue: 'mail', kind: 'welcome' }, { queue: 'reports', delay: '5m' }] },
+  example: {
+    jobs: [
+      { queue: 'mail', kind: 'welcome' },
+      { queue: 'reports', delay: '5m' },
+    ],
+  },
   run: async (context: Context<Engine>, input) => ({
     jobs: await enqueueAll(context, input.jobs, (index) => `jobs[${index}].`),
   }),
@@ -128,7 +141,9 @@ async function resolveQueues(
     if (queue === undefined) {
       if (!tenant.autoCreateQueues) {
         const field = `${pathOf(index)}queue`;
-        throw new ServiceError('NOT_FOUND', `${field} names no queue`, { fields: [{ field, message: 'names no queue' }] });
+        throw new ServiceError('NOT_FOUND', `${field} names no queue`, {
+          fields: [{ field, message: 'names no queue' }],
+        });
       }
       queue = await engine.queues.findOrCreate(tenant.id, name);
       engine.wakeups.changed(queue.id);

@@ -26,13 +26,17 @@ export const getJob = defineOperation({
   http: [{ method: 'GET', path: '/v1/jobs/:id' }],
   input: Input,
   output: Job,
-  run: async ({ engine, tenant, signal }: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
+  run: async ({ engine, tenant, signal, idled }: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
     const id = input.id.toLowerCase();
     const read = (): Promise<Job> => readJob(engine.database.ordinary, tenant.id, id);
     const wait = input.wait ?? 0;
     return wait === 0
       ? read()
-      : readWhenEnded(read, (until) => engine.endings.wait(id, wait, AbortSignal.any([signal, until])));
+      : readWhenEnded(read, async (until) => {
+          const began = performance.now();
+          await engine.endings.wait(id, wait, AbortSignal.any([signal, until]));
+          idled((performance.now() - began) / 1_000);
+        });
   },
 });
 

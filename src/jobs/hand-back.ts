@@ -17,6 +17,7 @@ export interface HandBack {
 }
 
 export interface HandedBack extends Settled {
+  readonly ended?: HandBack['ended'];
   readonly fate?: 'ready' | 'scheduled' | 'dead' | 'cancelled';
   /** Microseconds; when it is scheduled. */
   readonly dueAt?: number;
@@ -29,6 +30,11 @@ export const handBackKind: BatchKind<SettleItem<HandBack>, HandedBack> = {
   maxRows: 500,
   maxBytes: 8 * 1024 * 1024,
   maxFlushes: 1,
+  count: ({ outcome, ended, fate }, add) => {
+    if (outcome !== 'OK') return;
+    if (ended !== 'undelivered') add(ended!, 1);
+    if (fate === 'dead' || fate === 'cancelled') add(fate, 1);
+  },
   flush: async (connections, items) => {
     const done = await handBack(connections, inOrder(items));
     const results = await Promise.all(
@@ -47,14 +53,21 @@ export const handBackKind: BatchKind<SettleItem<HandBack>, HandedBack> = {
 
 /** Tells whoever waits for the queue's work, for its time, or for the job's end. */
 export function announceHandedBack(engine: Engine, { queueId, jobId }: LeaseToken, { fate, dueAt }: HandedBack): void {
-  if (fate === 'ready') engine.wakeups.ready([queueId]);
-  else if (fate === 'scheduled') engine.wakeups.scheduled(dueAt!);
-  else engine.endings.ended([jobId]);
+  if (fate === 'ready' || engine.queues.limits(queueId).limited) engine.wakeups.ready([queueId]);
+  if (fate === 'scheduled') engine.wakeups.scheduled(dueAt!);
+  else if (fate !== 'ready') engine.endings.ended([jobId]);
 }
 
-async function handBack(connections: Connections, sorted: readonly SettleItem<HandBack>[]): Promise<Map<string, HandedBack>> {
+interface Fate extends Required<Pick<HandedBack, 'ended' | 'fate' | 'dueAt'>> {
+  readonly jobId: string;
+}
+
+async function handBack(
+  connections: Connections,
+  sorted: readonly SettleItem<HandBack>[],
+): Promise<Map<string, HandedBack>> {
   const errors = blob(sorted.map(({ item }) => item.error));
-  const rows = await connections.query<{ jobId: string; fate: NonNullable<HandedBack['fate']>; dueAt: number }>(HAND_BACK, [
+  const rows = await connections.query<Fate>(HAND_BACK, [
     plainArray(sorted.map(({ token }) => token.jobId)),
     plainArray([...new Set(sorted.map(({ token }) => token.queueId))]),
     plainArray(sorted.map(({ token }) => token.leaseId)),
@@ -65,12 +78,13 @@ async function handBack(connections: Connections, sorted: readonly SettleItem<Ha
     errors.starts,
     errors.lengths,
   ]);
-  return new Map(rows.map(({ jobId, fate, dueAt }) => [jobId, { outcome: 'OK', fate, dueAt }]));
+  return new Map(rows.map(({ jobId, ended, fate, dueAt }) => [jobId, { outcome: 'OK', ended, fate, dueAt }]));
 }
 
 // Locks the lease rows in the order of their keys (sorted by the caller; primary key of lease). A lease that has run out is not
 // ended here, noticed or not, but for an undelivered one, which nobody holds. The retry policy: min(max, initial * factor^(n-1)) or
 // the n-th of the fixed delays, lengthened by up to `jitter`; powers that would overflow are seen by their logarithm first.
+// `offset 0` keeps the look-up of job an index condition, also in a plan made while it was empty.
 const HAND_BACK: Statement = {
   name: 'hand-back',
   text: `with clock as materialized (select clock_timestamp() as at),
@@ -93,7 +107,7 @@ weighed as (
     case when t.ended = 'nacked' then t.attempt else t.attempt - 1 end as spent
   from clock, told t
   join queue q on q.id = t.queue_id
-  left join job on job.id = t.job_id and t.delay < 0
+  left join lateral (select job.retry from job where job.id = t.job_id and t.delay < 0 offset 0) job on true
 ),
 fate as materialized (
   select w.*,
@@ -159,5 +173,5 @@ counted as (
   from fate
   group by queue_id
 )
-select job_id as "jobId", fate, (extract(epoch from due_at) * 1000000)::float8 as "dueAt" from fate`,
+select job_id as "jobId", ended, fate, (extract(epoch from due_at) * 1000000)::float8 as "dueAt" from fate`,
 };

@@ -14,9 +14,15 @@ const HALF_DAY_MS = 43_200_000;
 export const HeartbeatItem = Type.Object({
   leaseToken,
   visibilityTimeout: Type.Optional(
-    Duration({ minimum: 1_000, maximum: HALF_DAY_MS, description: 'From now on, longer or shorter. Default: the one last in force.' }),
+    Duration({
+      minimum: 1_000,
+      maximum: HALF_DAY_MS,
+      description: 'From now on, longer or shorter. Default: the one last in force.',
+    }),
   ),
-  progress: Type.Optional(JsonText({ 'x-max-bytes': 4_096, description: 'A JSON value of at most 4 KiB, shown with the job.' })),
+  progress: Type.Optional(
+    JsonText({ 'x-max-bytes': 4_096, description: 'A JSON value of at most 4 KiB, shown with the job.' }),
+  ),
 });
 export type HeartbeatItem = Static<typeof HeartbeatItem>;
 
@@ -24,7 +30,11 @@ export const HeartbeatResult = Type.Object({
   ...outcomeFields,
   leaseExpiresAt: Type.Optional(Timestamp({ description: 'With OK.' })),
   remaining: Type.Optional(
-    Duration({ minimum: 0, maximum: HALF_DAY_MS, description: "With OK: time left by the service's clock; no clock of yours is needed." }),
+    Duration({
+      minimum: 0,
+      maximum: HALF_DAY_MS,
+      description: "With OK: time left by the service's clock; no clock of yours is needed.",
+    }),
   ),
   cancelRequested: Type.Optional(Type.Boolean({ description: 'With OK: true when somebody asks to stop this job.' })),
 });
@@ -57,7 +67,11 @@ export function heartbeatEach(
   context: Context<Engine>,
   items: readonly (HeartbeatItem | InvalidItem)[],
 ): Promise<HeartbeatResult[]> {
-  return settleEach(context, { kind: heartbeatKind, sizeOf: ({ progress }: HeartbeatItem) => progress?.length ?? 0 }, items);
+  return settleEach(
+    context,
+    { kind: heartbeatKind, sizeOf: ({ progress }: HeartbeatItem) => progress?.length ?? 0 },
+    items,
+  );
 }
 
 interface Extended {
@@ -73,6 +87,7 @@ const heartbeatKind: BatchKind<SettleItem<HeartbeatItem>, HeartbeatResult> = {
   maxRows: 500,
   maxBytes: 4 * 1024 * 1024,
   maxFlushes: 1,
+  count: ({ outcome }, add) => outcome === 'OK' && add('heartbeaten', 1),
   flush: async (connections, items) => {
     const sorted = inOrder(items);
     const progress = blob(sorted.map(({ item }) => item.progress));

@@ -13,13 +13,20 @@ const LeaseInput = Type.Object(
     queue: Type.Optional(queueName),
     queues: Type.Optional(
       Type.Array(
-        Type.Object({ name: queueName, weight: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, description: 'Default 1.' })) }),
+        Type.Object({
+          name: queueName,
+          weight: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, description: 'Default 1.' })),
+        }),
         { minItems: 1, maxItems: 100 },
       ),
     ),
     maxJobs: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Default 1.' })),
     wait: Type.Optional(
-      Duration({ minimum: 0, maximum: 60_000, description: 'How long to wait for a job when there is none. Default 0s; at most 50s behind proxies.' }),
+      Duration({
+        minimum: 0,
+        maximum: 60_000,
+        description: 'How long to wait for a job when there is none. Default 0s; at most 50s behind proxies.',
+      }),
     ),
     visibilityTimeout: Type.Optional(
       Duration({ minimum: 1_000, maximum: 43_200_000, description: "Wins over the job's and the queue's." }),
@@ -39,7 +46,13 @@ export const lease = defineOperation({
   scopes: ['work'],
   http: [
     { method: 'POST', path: '/v1/lease', omit: ['queue'] },
-    { method: 'POST', path: '/v1/queues/:queue/lease', suffix: 'Queue', summary: 'Lease jobs of one queue', omit: ['queues'] },
+    {
+      method: 'POST',
+      path: '/v1/queues/:queue/lease',
+      suffix: 'Queue',
+      summary: 'Lease jobs of one queue',
+      omit: ['queues'],
+    },
   ],
   input: LeaseInput,
   output: Type.Object({ jobs: Type.Array(LeasedJob), settled: Type.Optional(SettleResults) }),
@@ -47,9 +60,12 @@ export const lease = defineOperation({
   run: async (context: Context<Engine>, input) => {
     const queues = input.queues ?? (input.queue === undefined ? [] : [{ name: input.queue }]);
     if (queues.length === 0) {
-      throw new ServiceError('INVALID_ARGUMENT', 'queues is required', { fields: [{ field: 'queues', message: 'is required' }] });
+      throw new ServiceError('INVALID_ARGUMENT', 'queues is required', {
+        fields: [{ field: 'queues', message: 'is required' }],
+      });
     }
-    if (!context.tenant.autoCreateQueues) for (const { name } of queues) await context.engine.queues.get(context.tenant.id, name);
+    if (!context.tenant.autoCreateQueues)
+      for (const { name } of queues) await context.engine.queues.get(context.tenant.id, name);
     const settled = input.settle === undefined ? undefined : await settleAll(context, input.settle);
     const claimed = await context.engine.waiters.lease(claimKind, {
       tenantId: context.tenant.id,
@@ -59,6 +75,7 @@ export const lease = defineOperation({
       visibilityTimeout: input.visibilityTimeout,
       worker: input.worker,
       signal: context.signal,
+      idled: context.idled,
     });
     return { jobs: await deliverable(context, claimed), settled };
   },

@@ -59,7 +59,7 @@ export const listJobs = defineOperation({
     {
       method: 'GET',
       path: '/v1/queues/:queue/dead',
-      operationId: 'listDead',
+      operationId: 'ListDead',
       summary: 'List the dead letters of a queue',
       omit: ['state'],
       fixed: { state: 'dead' },

@@ -17,12 +17,16 @@ const shape = compileDecoder(AttemptError).body;
  */
 export function storableError(given: string): string {
   const value: unknown = JSON.parse(given);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return JSON.stringify({ message: cut(wordsOf(value), MESSAGE_BYTES) });
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return JSON.stringify({ message: cut(wordsOf(value), MESSAGE_BYTES) });
   const error = value as Record<string, unknown>;
   // A repeated key is no reason to refuse a failure report: then the detail is written anew from the value.
   const exact = scanObject({ text: given, at: 0 }, shape, error) === undefined;
   const message = JSON.stringify(cut(wordsOf(error.message), MESSAGE_BYTES));
-  const type = error.type === undefined || error.type === null ? '' : `,"type":${JSON.stringify(cut(wordsOf(error.type), TYPE_BYTES))}`;
+  const type =
+    error.type === undefined || error.type === null
+      ? ''
+      : `,"type":${JSON.stringify(cut(wordsOf(error.type), TYPE_BYTES))}`;
   if (error.detail === undefined) return `{"message":${message}${type}}`;
   const detail = exact ? (error.detail as string) : JSON.stringify(error.detail);
   const kept = Buffer.byteLength(detail) > DETAIL_BYTES ? JSON.stringify(cut(detail, DETAIL_BYTES)) : detail;

@@ -17,7 +17,9 @@ export const NackItem = Type.Object({
         '`{message, type?, detail?}`: why it failed. Kept to 4 KiB, 256 bytes and 16 KiB; what is longer is cut with a marker. Never a reason to refuse the nack.',
     }),
   ),
-  delay: Type.Optional(Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'In place of what the retry policy says.' })),
+  delay: Type.Optional(
+    Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'In place of what the retry policy says.' }),
+  ),
   final: Type.Optional(Type.Boolean({ description: 'True: no further attempt, the job is dead.' })),
 });
 export type NackItem = Static<typeof NackItem>;
@@ -29,11 +31,18 @@ export const nack = defineOperation({
   name: 'Nack',
   group: 'Jobs',
   summary: 'Report failed jobs: they are retried later',
-  description: 'The attempt is spent. The job is retried after a delay, or is dead when it was its last attempt or `final` says so.',
+  description:
+    'The attempt is spent. The job is retried after a delay, or is dead when it was its last attempt or `final` says so.',
   scopes: ['work'],
   http: [
     { method: 'POST', path: '/v1/leases/nack' },
-    { method: 'POST', path: '/v1/jobs/:id/nack', suffix: 'One', summary: 'Report one failed job', form: oneLease(NackItem, NackResult) },
+    {
+      method: 'POST',
+      path: '/v1/jobs/:id/nack',
+      suffix: 'One',
+      summary: 'Report one failed job',
+      form: oneLease(NackItem, NackResult),
+    },
   ],
   input: Type.Object({ items: LenientArray(NackItem, { minItems: 1, maxItems: 1000 }) }),
   output: Type.Object({ results: Type.Array(NackResult) }),
@@ -54,5 +63,10 @@ export function nackEach(context: Context<Engine>, items: readonly (NackItem | I
 }
 
 function handBackOf({ error, delay, final }: NackItem): HandBack {
-  return { ended: 'nacked', delay, final: final ?? false, error: error === undefined ? undefined : storableError(error) };
+  return {
+    ended: 'nacked',
+    delay,
+    final: final ?? false,
+    error: error === undefined ? undefined : storableError(error),
+  };
 }

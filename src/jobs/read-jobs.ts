@@ -96,11 +96,12 @@ const READ: Statement = {
       from (
         select a.*, 512 + coalesce(octet_length(a.error), 0) as size
         from attempt a
-        where a.job_id = s.job_id and not (s.state = 'completed' and a.epoch = s.epoch)
+        where a.job_id = s.job_id
         order by a.epoch desc
         limit $5::int) latest) a
     where a.total <= $7::float8 or a.total = a.size) h on true
   where q.tenant_id = $2::uuid and q.closed_at is null
+    and (s.state not in ('completed', 'cancelled') or s.ended_at > clock_timestamp() - q.retain_completed * interval '1 millisecond')
 )
 select ordinal::float8 as "ordinal", found::float8 as "found",
   job_id as "id", queue, state, body_id is not null as "hasBody", kind,

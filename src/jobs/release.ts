@@ -10,7 +10,9 @@ import { leaseToken, settleEach } from './settle-items.js';
 
 export const ReleaseItem = Type.Object({
   leaseToken,
-  delay: Type.Optional(Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'Not to be leased before this much time from now.' })),
+  delay: Type.Optional(
+    Duration({ minimum: 0, maximum: MAX_AHEAD_MS, description: 'Not to be leased before this much time from now.' }),
+  ),
 });
 export type ReleaseItem = Static<typeof ReleaseItem>;
 
@@ -21,11 +23,18 @@ export const release = defineOperation({
   name: 'Release',
   group: 'Jobs',
   summary: 'Hand jobs back, spending no attempt',
-  description: 'For jobs that were not begun or can be done by another worker, for instance at shutdown. Unlimited, but counted.',
+  description:
+    'For jobs that were not begun or can be done by another worker, for instance at shutdown. Unlimited, but counted.',
   scopes: ['work'],
   http: [
     { method: 'POST', path: '/v1/leases/release' },
-    { method: 'POST', path: '/v1/jobs/:id/release', suffix: 'One', summary: 'Hand one job back', form: oneLease(ReleaseItem, ReleaseResult) },
+    {
+      method: 'POST',
+      path: '/v1/jobs/:id/release',
+      suffix: 'One',
+      summary: 'Hand one job back',
+      form: oneLease(ReleaseItem, ReleaseResult),
+    },
   ],
   input: Type.Object({ items: LenientArray(ReleaseItem, { minItems: 1, maxItems: 1000 }) }),
   output: Type.Object({ results: Type.Array(ReleaseResult) }),
@@ -34,7 +43,10 @@ export const release = defineOperation({
 });
 
 /** Hands each item back; results come in their order. */
-export function releaseEach(context: Context<Engine>, items: readonly (ReleaseItem | InvalidItem)[]): Promise<ReleaseResult[]> {
+export function releaseEach(
+  context: Context<Engine>,
+  items: readonly (ReleaseItem | InvalidItem)[],
+): Promise<ReleaseResult[]> {
   const handBacks = items.map((item) =>
     item instanceof InvalidItem
       ? item

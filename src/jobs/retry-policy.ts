@@ -18,7 +18,11 @@ export const RetryPolicy = Type.Union([
     type: Type.Literal('exponential'),
     initial: Type.Optional(delay('The delay after the first failed attempt. Default 10s.')),
     factor: Type.Optional(
-      Type.Number({ minimum: 1, maximum: 100, description: 'Each further delay is this times the one before. Default 2.' }),
+      Type.Number({
+        minimum: 1,
+        maximum: 100,
+        description: 'Each further delay is this times the one before. Default 2.',
+      }),
     ),
     max: Type.Optional(delay('No delay is longer, but for the jitter. Default 1h.')),
     jitter,

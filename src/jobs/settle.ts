@@ -51,13 +51,20 @@ type Verb = (typeof VERBS)[number];
  */
 export async function settleAll(context: Context<Engine>, settles: Settles): Promise<SettleResults> {
   const total = VERBS.reduce((sum, verb) => sum + (settles[verb]?.length ?? 0), 0);
-  if (total > MOST) throw invalidField('acks, nacks, releases and heartbeats', `must have at most ${MOST} items in all`);
+  if (total > MOST)
+    throw invalidField('acks, nacks, releases and heartbeats', `must have at most ${MOST} items in all`);
   const results: SettleResults = { heartbeats: [], acks: [], nacks: [], releases: [] };
   for (const turn of turnsOf(settles)) {
-    const run = async <I, R>(verb: Verb, each: (context: Context<Engine>, items: I[]) => Promise<R[]>): Promise<void> => {
+    const run = async <I, R>(
+      verb: Verb,
+      each: (context: Context<Engine>, items: I[]) => Promise<R[]>,
+    ): Promise<void> => {
       const places = turn[verb];
       if (places.length === 0) return;
-      const done = await each(context, places.map((place) => settles[verb]![place] as I));
+      const done = await each(
+        context,
+        places.map((place) => settles[verb]![place] as I),
+      );
       places.forEach((place, index) => ((results[verb] as R[])[place] = done[index]!));
     };
     await Promise.all([

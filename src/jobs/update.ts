@@ -84,7 +84,7 @@ function refuse(job: Job, { runAt, delay }: Input): void {
   }
 }
 
-// Locks the job's row in ready or scheduled (a claim passes it by, a promotion waits or is waited for) and its body. Served by
+// Locks the queue's row for share, so that a purge comes before or after and the job's new pos does not slip past it; locks the job's row in ready or scheduled (a claim passes it by, a promotion waits or is waited for) and its body. Served by
 // the unique indexes on job_id and the primary keys of job and queue; `offset 0` keeps the plan from walking all the queues
 // of the tenant.
 const MOVE: Statement = {
@@ -98,7 +98,7 @@ wish as materialized (
 owned as materialized (
   select j.id, q.id as queue_id, q.cut
   from job j
-  cross join lateral (select * from queue where queue.id = j.queue_id offset 0) q
+  cross join lateral (select * from queue where queue.id = j.queue_id for share) q
   where j.id = $1::uuid and q.tenant_id = $2::uuid and q.closed_at is null),
 from_ready as (
   delete from ready

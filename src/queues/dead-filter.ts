@@ -3,7 +3,7 @@ import { Timestamp } from '../core/wire.js';
 import { DEAD_REASONS } from '../jobs/job.js';
 
 /** Which dead jobs: these ids, or all that match the filter. Neither means all. */
-export const deadChoice = {
+export const DeadChoice = Type.Object({
   ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }), { minItems: 1, maxItems: 1000 })),
   filter: Type.Optional(
     Type.Object(
@@ -16,17 +16,13 @@ export const deadChoice = {
       { description: 'Jobs that meet all it names.' },
     ),
   ),
-};
+});
+export type DeadChoice = Static<typeof DeadChoice>;
 
-const DeadChoice = Type.Object(deadChoice);
-
-/** The choice as the statements take it, `$2` to `$6`. */
-export function choiceParameters({ ids, filter = {} }: Static<typeof DeadChoice>): unknown[] {
-  return [
-    ids ?? null,
-    filter.kind ?? null,
-    filter.reason ?? null,
-    filter.olderThan ?? null,
-    filter.newerThan ?? null,
-  ];
+/** The choice as the statements take it. */
+export function choiceParameters({ ids, filter = {} }: DeadChoice): unknown[] {
+  return [ids ?? null, filter.kind ?? null, filter.reason ?? null, filter.olderThan ?? null, filter.newerThan ?? null];
 }
+
+/** Before every dead job in the order in which they died: an instant and an id. */
+export const BEGINNING = [0, '00000000-0000-0000-0000-000000000000'] as const;

@@ -25,7 +25,9 @@ export const deleteQueue = defineOperation({
   http: [{ method: 'DELETE', path: '/v1/queues/:queue' }],
   input: Type.Object({
     queue: queueName,
-    force: Type.Optional(Type.Boolean({ description: 'Delete whatever is in it, and references to it. Default false.' })),
+    force: Type.Optional(
+      Type.Boolean({ description: 'Delete whatever is in it, and references to it. Default false.' }),
+    ),
   }),
   output: Type.Object({ name: Type.String({ description: 'The queue that is deleted.' }) }),
   run: async ({ engine, tenant }: Context<Engine>, input) => {
@@ -67,7 +69,9 @@ async function deleteEmpty(engine: Engine, tenantId: string, name: string): Prom
   if (deleted) return;
   engine.wakeups.ready([id]);
   if (passed) throw conflict('a job came into the queue');
-  throw new ServiceError('UNAVAILABLE', 'a transaction that may still enqueue has not ended: try again', { retryAfter: 5 });
+  throw new ServiceError('UNAVAILABLE', 'a transaction that may still enqueue has not ended: try again', {
+    retryAfter: 5,
+  });
 }
 
 async function olderTransactionsEnded({ database }: Engine): Promise<boolean> {

@@ -8,7 +8,8 @@ export const listQueues = defineOperation({
   name: 'ListQueues',
   group: 'Queues',
   summary: 'List queues with their settings and counts',
-  description: 'In the order of their names (by byte). A queue made while you page is met if its name comes after your cursor.',
+  description:
+    'In the order of their names (by byte). A queue made while you page is met if its name comes after your cursor.',
   scopes: ['read'],
   http: [{ method: 'GET', path: '/v1/queues' }],
   input: Type.Object(pageInput),

@@ -6,13 +6,16 @@ import type { Engine } from '../hotpath/engine.js';
 import { queueName } from '../jobs/enqueue-fields.js';
 import { CYCLE, LOCK_DEAD_LETTERS, MAKE_DEAD_LETTER_QUEUE } from './dead-letter-queue.js';
 import { Queue, readQueue } from './queue.js';
-import { completeSettings, DEFAULT_SETTINGS, namedSettings, SETTING_NAMES, type SettingName } from './settings.js';
+import { completeSettings, DEFAULT_SETTINGS, NamedSettings, SETTING_NAMES, type SettingName } from './settings.js';
 
 const Input = Type.Object({
   queue: queueName,
-  ...namedSettings,
+  ...NamedSettings.properties,
   reset: Type.Optional(
-    Type.Array(Type.Enum([...SETTING_NAMES]), { maxItems: 100, description: 'Settings to put back to their defaults.' }),
+    Type.Array(Type.Enum([...SETTING_NAMES]), {
+      maxItems: 100,
+      description: 'Settings to put back to their defaults.',
+    }),
   ),
 });
 type Input = Static<typeof Input>;
@@ -76,6 +79,9 @@ async function put(connection: Pick<Connection, 'query'>, tenantId: string, inpu
     value('maxPayloadBytes'),
     value('maxBacklog'),
     value('deadLetterQueue'),
+    value('maxInFlight'),
+    settings.rateLimit?.jobs ?? null,
+    settings.rateLimit?.per ?? null,
   ]);
   if (row !== undefined) return row.id;
   const [standing] = await connection.query<{ closing: boolean }>(STANDING, [tenantId, input.queue]);
@@ -96,9 +102,11 @@ function beingDeleted(field: string): ServiceError {
 const PUT: Statement = {
   name: 'queue-put',
   text: `insert into queue (tenant_id, name, visibility_timeout, max_attempts, retry, max_lease_duration, retain_completed,
-  retain_payload, retain_dead, idempotency_window, max_payload_bytes, max_backlog, dead_letter_queue_id)
+  retain_payload, retain_dead, idempotency_window, max_payload_bytes, max_backlog, dead_letter_queue_id,
+  max_in_flight, rate_limit_jobs, rate_limit_per)
 select $1::uuid, $2::text, $4::int, $5::int, $6::jsonb, $7::bigint, $8::bigint, $9::bigint, $10::bigint, $11::bigint, $12::int,
-  $13::bigint, (select d.id from queue d where d.tenant_id = $1::uuid and d.name = $14::text and d.closed_at is null)
+  $13::bigint, (select d.id from queue d where d.tenant_id = $1::uuid and d.name = $14::text and d.closed_at is null),
+  $15::int, $16::int, $17::bigint
 where $9::bigint is null or $9::bigint <= $8::bigint
   or exists (select from queue q where q.tenant_id = $1::uuid and q.name = $2::text and q.closed_at is null)
 on conflict (tenant_id, name) where closed_at is null do update
@@ -113,6 +121,9 @@ set visibility_timeout = case when 'visibilityTimeout' = any($3::text[]) then ex
   max_payload_bytes = case when 'maxPayloadBytes' = any($3::text[]) then excluded.max_payload_bytes else queue.max_payload_bytes end,
   max_backlog = case when 'maxBacklog' = any($3::text[]) then excluded.max_backlog else queue.max_backlog end,
   dead_letter_queue_id = case when 'deadLetterQueue' = any($3::text[]) then excluded.dead_letter_queue_id else queue.dead_letter_queue_id end,
+  max_in_flight = case when 'maxInFlight' = any($3::text[]) then excluded.max_in_flight else queue.max_in_flight end,
+  rate_limit_jobs = case when 'rateLimit' = any($3::text[]) then excluded.rate_limit_jobs else queue.rate_limit_jobs end,
+  rate_limit_per = case when 'rateLimit' = any($3::text[]) then excluded.rate_limit_per else queue.rate_limit_per end,
   updated_at = case when cardinality($3::text[]) > 0 then clock_timestamp() else queue.updated_at end
 where queue.closed_at is null and coalesce(
   case when 'retainPayload' = any($3::text[]) then excluded.retain_payload else queue.retain_payload end <=

@@ -30,6 +30,9 @@ interface QueueRow {
   readonly idempotencyWindow: number;
   readonly maxPayloadBytes: number | null;
   readonly maxBacklog: number | null;
+  readonly maxInFlight: number | null;
+  readonly rateJobs: number | null;
+  readonly ratePer: number | null;
   readonly deadLetterQueue: string | null;
   readonly paused: boolean;
   readonly createdAt: number;
@@ -66,13 +69,15 @@ export function noSuchQueue(field = 'queue'): ServiceError {
   return new ServiceError('NOT_FOUND', 'no such queue', { fields: [{ field, message: 'is not known' }] });
 }
 
-function toQueue({ id, ...row }: QueueRow, counts: ReadonlyMap<number, JobCounts>): Queue {
+function toQueue({ id, rateJobs, ratePer, ...row }: QueueRow, counts: ReadonlyMap<number, JobCounts>): Queue {
   return {
     ...row,
     maxLeaseDuration: row.maxLeaseDuration ?? undefined,
     retainPayload: row.retainPayload ?? undefined,
     maxPayloadBytes: row.maxPayloadBytes ?? undefined,
     maxBacklog: row.maxBacklog ?? undefined,
+    maxInFlight: row.maxInFlight ?? undefined,
+    rateLimit: rateJobs === null || ratePer === null ? undefined : { jobs: rateJobs, per: ratePer },
     deadLetterQueue: row.deadLetterQueue ?? undefined,
     counts: counts.get(id) ?? NO_JOBS,
   };
@@ -85,7 +90,8 @@ const QUEUE_BY_NAME: Statement = {
   q.max_lease_duration::float8 as "maxLeaseDuration", q.retain_completed::float8 as "retainCompleted",
   q.retain_payload::float8 as "retainPayload", q.retain_dead::float8 as "retainDead",
   q.idempotency_window::float8 as "idempotencyWindow", q.max_payload_bytes as "maxPayloadBytes",
-  q.max_backlog::float8 as "maxBacklog", d.name as "deadLetterQueue", q.paused_at is not null as paused,
+  q.max_backlog::float8 as "maxBacklog", q.max_in_flight as "maxInFlight", q.rate_limit_jobs as "rateJobs",
+  q.rate_limit_per::float8 as "ratePer", d.name as "deadLetterQueue", q.paused_at is not null as paused,
   (extract(epoch from q.created_at) * 1000000)::float8 as "createdAt",
   (extract(epoch from q.updated_at) * 1000000)::float8 as "updatedAt"
 from queue q
@@ -99,7 +105,8 @@ const QUEUES_BY_NAME: Statement = {
   q.max_lease_duration::float8 as "maxLeaseDuration", q.retain_completed::float8 as "retainCompleted",
   q.retain_payload::float8 as "retainPayload", q.retain_dead::float8 as "retainDead",
   q.idempotency_window::float8 as "idempotencyWindow", q.max_payload_bytes as "maxPayloadBytes",
-  q.max_backlog::float8 as "maxBacklog", d.name as "deadLetterQueue", q.paused_at is not null as paused,
+  q.max_backlog::float8 as "maxBacklog", q.max_in_flight as "maxInFlight", q.rate_limit_jobs as "rateJobs",
+  q.rate_limit_per::float8 as "ratePer", d.name as "deadLetterQueue", q.paused_at is not null as paused,
   (extract(epoch from q.created_at) * 1000000)::float8 as "createdAt",
   (extract(epoch from q.updated_at) * 1000000)::float8 as "updatedAt"
 from queue q

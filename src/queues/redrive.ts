@@ -4,7 +4,7 @@ import type { Statement } from '../db/pool.js';
 import { invalidField } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import { queueName } from '../jobs/enqueue-fields.js';
-import { choiceParameters, deadChoice } from './dead-filter.js';
+import { BEGINNING, choiceParameters, DeadChoice } from './dead-filter.js';
 import { noSuchQueue } from './queue.js';
 
 const BATCH = 1000;
@@ -13,8 +13,10 @@ const LONGEST_SPREAD_SECONDS = 366 * 86_400;
 const Input = Type.Object(
   {
     queue: queueName,
-    ...deadChoice,
-    toQueue: Type.Optional(Type.String({ ...queueName, description: 'Where they go; it must exist. Default: where they are.' })),
+    ...DeadChoice.properties,
+    toQueue: Type.Optional(
+      Type.String({ ...queueName, description: 'Where they go; it must exist. Default: where they are.' }),
+    ),
     rate: Type.Optional(
       Type.Number({
         minimum: 0.001,
@@ -40,7 +42,9 @@ export const redriveDead = defineOperation({
   input: Input,
   output: Type.Object({
     matched: Type.Integer({ description: 'Dead jobs that match.' }),
-    redriven: Type.Integer({ description: 'Those that were put back; fewer when somebody else redrove or deleted some meanwhile.' }),
+    redriven: Type.Integer({
+      description: 'Those that were put back; fewer when somebody else redrove or deleted some meanwhile.',
+    }),
   }),
   example: { filter: { kind: 'mail', reason: 'attempts_spent' }, rate: 10 },
   run: async ({ engine, tenant }: Context<Engine>, input) => {
@@ -66,18 +70,33 @@ interface Found {
   readonly now: number;
 }
 
+interface Batch {
+  readonly moved: number;
+  readonly targetId: number;
+  readonly firstDueAt: number | null;
+  readonly lastEndedAt: number | null;
+  readonly lastJobId: string | null;
+}
+
 /** Batch after batch, each one statement, until none is left; answers how many were moved. */
 async function redrive(engine: Engine, parameters: readonly unknown[], rate: number | undefined): Promise<number> {
   const interval = rate === undefined ? null : 1 / rate;
-  for (let redriven = 0; ; ) {
-    const [batch] = await engine.database.ordinary.query<{ moved: number; targetId: number; firstDueAt: number | null }>(
-      REDRIVE,
-      [...parameters, interval, redriven, BATCH],
-    );
-    redriven += batch!.moved;
-    if (batch!.moved > 0 && batch!.firstDueAt === null) engine.wakeups.ready([batch!.targetId]);
-    if (batch!.firstDueAt !== null) engine.wakeups.scheduled(batch!.firstDueAt);
-    if (batch!.moved < BATCH) return redriven;
+  let last: readonly unknown[] = BEGINNING;
+  let redriven = 0;
+  for (;;) {
+    const [batch] = await engine.database.ordinary.query<Batch>(REDRIVE, [
+      ...parameters,
+      interval,
+      redriven,
+      BATCH,
+      ...last,
+    ]);
+    const { moved, targetId, firstDueAt, lastEndedAt, lastJobId } = batch!;
+    redriven += moved;
+    if (firstDueAt !== null) engine.wakeups.scheduled(firstDueAt);
+    else if (moved > 0) engine.wakeups.ready([targetId]);
+    if (moved < BATCH) return redriven;
+    last = [lastEndedAt, lastJobId];
   }
 }
 
@@ -102,13 +121,14 @@ select (select id from source) as "sourceId",
 };
 
 // Locks up to $11 rows of dead, passing over those that somebody else moves; what it deletes alone feeds what it inserts, so
-// that two redrives, a forward or a deletion beside it take each job once. Only what was dead when the call began ($8). The
+// that two redrives, a forward or a deletion beside it take each job once. Only what was dead when the call began ($8);
+// each batch goes on behind the last one ($12, $13), so that what does not match is looked at once. The
 // target's mark is read here: a forced delete that came before makes this move nothing, one that comes later waits for it.
 const REDRIVE: Statement = {
   name: 'dead-redrive',
   text: `with clock as materialized (select clock_timestamp() as at),
 chosen as materialized (
-  select d.job_id
+  select d.job_id, d.ended_at
   from dead d
   join job j on j.id = d.job_id
   where d.queue_id = $1::int
@@ -118,6 +138,7 @@ chosen as materialized (
     and ($5::float8 is null or d.ended_at < timestamptz 'epoch' + $5::float8 * interval '1 microsecond')
     and ($6::float8 is null or d.ended_at > timestamptz 'epoch' + $6::float8 * interval '1 microsecond')
     and d.ended_at <= timestamptz 'epoch' + $8::float8 * interval '1 microsecond'
+    and (d.ended_at, d.job_id) > (timestamptz 'epoch' + $12::float8 * interval '1 microsecond', $13::uuid)
     and exists (select from queue q where q.id = $7::int and q.closed_at is null)
     and exists (select from queue q where q.id = $1::int and q.closed_at is null)
   order by d.ended_at, d.job_id
@@ -159,6 +180,8 @@ counted as (
   union all
   select $7::int, 0, count(*) filter (where due_at is null), count(*) filter (where due_at is not null) from placed having count(*) > 0
 )
-select count(*)::int as moved, $7::int as "targetId", (extract(epoch from min(due_at)) * 1000000)::float8 as "firstDueAt"
+select count(*)::int as moved, $7::int as "targetId", (extract(epoch from min(due_at)) * 1000000)::float8 as "firstDueAt",
+  (extract(epoch from max(ended_at)) * 1000000)::float8 as "lastEndedAt",
+  (select job_id from chosen order by ended_at desc, job_id desc limit 1) as "lastJobId"
 from placed`,
 };

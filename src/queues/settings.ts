@@ -45,7 +45,8 @@ const optional = {
   retainPayload: Type.Optional(
     Duration({
       ...RETENTION,
-      description: 'How long the bodies of completed jobs are kept; never longer than retainCompleted, which is the default.',
+      description:
+        'How long the bodies of completed jobs are kept; never longer than retainCompleted, which is the default.',
     }),
   ),
   maxPayloadBytes: Type.Optional(
@@ -58,6 +59,18 @@ const optional = {
       description: 'Enqueue answers 429 BACKLOG_FULL beyond this many scheduled and ready jobs. Default: no bound.',
     }),
   ),
+  maxInFlight: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Jobs leased at once, at most. Default: no bound.' }),
+  ),
+  rateLimit: Type.Optional(
+    Type.Object(
+      {
+        jobs: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+        per: Duration({ minimum: SECOND_MS, maximum: DAY_MS }),
+      },
+      { description: 'Leases started within any such time, at most. Default: no bound.' },
+    ),
+  ),
   deadLetterQueue: Type.Optional(
     Type.String({ ...queueName, description: 'Dead jobs go on to this queue; it is made when there is none.' }),
   ),
@@ -67,9 +80,7 @@ const optional = {
 export const shownSettings = { ...certain, ...optional };
 
 /** The settings as a request names them: each is changed whole, what is not named stays. */
-export const namedSettings = { ...Type.Partial(Type.Object(certain)).properties, ...optional };
-
-const NamedSettings = Type.Object(namedSettings);
+export const NamedSettings = Type.Object({ ...Type.Partial(Type.Object(certain)).properties, ...optional });
 export type NamedSettings = Static<typeof NamedSettings>;
 export type SettingName = keyof NamedSettings;
 
@@ -85,6 +96,8 @@ export const DEFAULT_SETTINGS = {
   idempotencyWindow: DAY_MS,
   maxPayloadBytes: undefined,
   maxBacklog: undefined,
+  maxInFlight: undefined,
+  rateLimit: undefined,
   deadLetterQueue: undefined,
 } as const satisfies Record<SettingName, unknown>;
 

@@ -101,7 +101,7 @@ risen as (
   from queue_count c
   where c.queue_id = (select id from target)
 )
-select t.id, t.paused, floor(greatest(extract(epoch from t.now - oldest.ready_at), 0) * 1000)::float8 as "oldestReadyAge",
+select t.id, t.paused, (floor(extract(epoch from greatest(t.now, oldest.ready_at) - oldest.ready_at) * 1000))::float8 as "oldestReadyAge",
   greatest(risen.enqueued - t.mark[1], 0)::float8 / t.seconds as enqueued,
   greatest(risen.completed - t.mark[2], 0)::float8 / t.seconds as completed,
   greatest(risen.failed - t.mark[3], 0)::float8 / t.seconds as failed

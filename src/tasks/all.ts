@@ -1,19 +1,31 @@
 import { Connections } from '../db/pool.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
+import { createDeleteQueues } from './delete-queues.js';
 import { expireJobs } from './expire-jobs.js';
 import { foldCounts } from './fold-counts.js';
 import { forwardDead } from './forward-dead.js';
 import { markRates } from './mark-rates.js';
 import { pollForWork } from './poll.js';
 import { promoteDue } from './promote-due.js';
+import { createPrune } from './prune.js';
+import { createPurge } from './purge.js';
 import { returnExpired } from './return-expired.js';
 import type { Task } from './runner.js';
+import { createSampleDepth } from './sample-depth.js';
 import { vacuumTask } from './vacuum.js';
 import { watchEndings } from './watch-endings.js';
 
 /** Every background task. */
-export function createTasks({ url, metrics, log }: { readonly url: string; readonly metrics: Metrics; readonly log: Log }): {
+export function createTasks({
+  url,
+  metrics,
+  log,
+}: {
+  readonly url: string;
+  readonly metrics: Metrics;
+  readonly log: Log;
+}): {
   readonly list: readonly Task[];
   close(): Promise<void>;
 } {
@@ -35,8 +47,12 @@ export function createTasks({ url, metrics, log }: { readonly url: string; reado
       foldCounts,
       forwardDead,
       markRates,
+      createPurge(),
+      createDeleteQueues(),
+      createPrune(),
+      createSampleDepth(metrics),
       watchEndings,
-      vacuumTask(vacuum),
+      vacuumTask(vacuum, log),
     ],
     close: () => vacuum.close(),
   };

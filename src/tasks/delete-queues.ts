@@ -23,7 +23,7 @@ export function createDeleteQueues(): Task {
 
   return {
     name: 'delete-queues',
-    every: 5_000,
+    every: 10_000,
     run: async ({ database, wakeups }: Engine) => {
       const queues = await database.tasks.query<ClosedQueue>(CLOSED_QUEUES, [MOST_QUEUES]);
       const listed = new Set(queues.map(({ id }) => id));

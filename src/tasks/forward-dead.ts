@@ -7,7 +7,7 @@ const BATCH = 1000;
 /** Dead jobs of queues with a `deadLetterQueue` go on to it, ready, with attempts from 1. */
 export const forwardDead: Task = {
   name: 'forward-dead',
-  every: 2_000,
+  every: 5_000,
   run: async ({ database, wakeups }: Engine) => {
     const [row] = await database.tasks.query<{ moved: number; targets: number[] }>(FORWARD, [BATCH]);
     const { moved, targets } = row!;

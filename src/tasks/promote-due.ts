@@ -5,13 +5,16 @@ const MOST = 2_000;
 
 /**
  * Moves due jobs from `scheduled` to `ready`. Beside its regular turn the service runs it at the instant the next job is due:
- * each run says when that is.
+ * each run says when that is, and the regular turns come closer together than the 2 s that `DueTimer` looks ahead.
  */
 export const promoteDue: Task = {
   name: 'promote-due',
-  every: 1_000,
+  every: 1_800,
   run: async ({ database, wakeups }) => {
-    const rows = await database.tasks.query<{ queueId: number | null; promoted: number; next: number | null }>(PROMOTE, [MOST]);
+    const rows = await database.tasks.query<{ queueId: number | null; promoted: number; next: number | null }>(
+      PROMOTE,
+      [MOST],
+    );
     const promoted = rows.reduce((sum, row) => sum + row.promoted, 0);
     wakeups.ready(rows.flatMap(({ queueId }) => (queueId === null ? [] : [queueId])));
     const next = rows[0]?.next ?? null;
@@ -21,16 +24,31 @@ export const promoteDue: Task = {
 };
 
 // Locks due rows in the order of the primary key of scheduled (due_at, job_id), skipping those that another instance promotes or a
-// cancel or patch holds; any number may run at once. Purged rows are passed over. The next due time is read in the same snapshot.
+// cancel or patch holds; any number may run at once. Purged rows are passed over: the queues' rows are locked for share first, in
+// order, and with them comes their newest cut, so that a job never slips past a purge by its new pos. The next due time is read in the
+// same snapshot.
 const PROMOTE: Statement = {
   name: 'promote-due',
   text: `with clock as materialized (select clock_timestamp() as at),
-due as materialized (
-  select s.ctid as place from scheduled s
+wanted as materialized (
+  select s.queue_id from scheduled s
   where s.due_at <= (select at from clock) and s.pos > (select q.cut from queue q where q.id = s.queue_id)
   order by s.due_at, s.job_id
   limit $1::int
-  for update skip locked
+),
+queues as materialized (
+  select q.id, q.cut from queue q
+  where q.id = any(array(select distinct queue_id from wanted))
+  order by q.id
+  for share
+),
+due as materialized (
+  select s.ctid as place from scheduled s
+  join queues on queues.id = s.queue_id and s.pos > queues.cut
+  where s.due_at <= (select at from clock)
+  order by s.due_at, s.job_id
+  limit $1::int
+  for update of s skip locked
 ),
 gone as (
   delete from scheduled where ctid = any(array(select place from due)) returning *

@@ -15,19 +15,17 @@ export function createPrune(): Task {
   let place = BEGINNING;
 
   async function pruneKeys(connections: Connections): Promise<{ keys: number; examined: number }> {
-    const [row] = await connections.query<{ keys: number; examined: number; last: typeof BEGINNING | null }>(PRUNE_KEYS, [
-      place.expiresAt,
-      place.queueId,
-      place.key,
-      BATCH,
-    ]);
+    const [row] = await connections.query<{ keys: number; examined: number; last: typeof BEGINNING | null }>(
+      PRUNE_KEYS,
+      [place.expiresAt, place.queueId, place.key, BATCH],
+    );
     place = row!.examined < BATCH ? BEGINNING : (row!.last ?? BEGINNING);
     return row!;
   }
 
   return {
     name: 'prune',
-    every: 10_000,
+    every: 30_000,
     run: async ({ database }: Engine) => {
       const finished = await prune(database.tasks, PRUNE_FINISHED);
       const bodies = await prune(database.tasks, PRUNE_BODIES);

@@ -35,7 +35,7 @@ export function createPurge(): Task {
 
   return {
     name: 'purge',
-    every: 5_000,
+    every: 10_000,
     run: async ({ database }: Engine) => {
       const queues = await database.tasks.query<{ id: number; cut: number; now: number }>(PURGED_QUEUES, [MOST_QUEUES]);
       const listed = new Set(queues.map(({ id }) => id));

@@ -6,14 +6,34 @@ const MOST = 1_000;
 /** Ends leases that have run out: the attempt is spent; the job is ready again at once, dead, or cancelled if that was asked. */
 export const returnExpired: Task = {
   name: 'return-expired',
-  every: 500,
-  run: async ({ database, wakeups, endings }) => {
-    const rows = await database.tasks.query<{ jobId: string; queueId: number; fate: 'ready' | 'dead' | 'cancelled' }>(RETURN, [MOST]);
-    wakeups.ready(new Set(rows.filter(({ fate }) => fate === 'ready').map(({ queueId }) => queueId)));
+  every: 1_000,
+  run: async ({ database, wakeups, endings, queues }) => {
+    const found = await database.tasks.query<Returned | Upcoming>(RETURN, [MOST]);
+    const rows = found.filter((row) => row.jobId !== null);
+    const next = found[0]?.next ?? undefined;
+    wakeups.ready(
+      new Set(
+        rows
+          .filter(({ fate, queueId }) => fate === 'ready' || queues.limits(queueId).limited)
+          .map(({ queueId }) => queueId),
+      ),
+    );
     endings.ended(rows.filter(({ fate }) => fate !== 'ready').map(({ jobId }) => jobId));
-    return { counts: { expired: rows.length }, again: rows.length >= MOST };
+    return { counts: { expired: rows.length }, again: rows.length >= MOST, next };
   },
 };
+
+interface Upcoming {
+  readonly jobId: null;
+  /** Milliseconds until the next of the leases runs out; null when there is none. */
+  readonly next: number | null;
+}
+
+interface Returned extends Omit<Upcoming, 'jobId'> {
+  readonly jobId: string;
+  readonly queueId: number;
+  readonly fate: 'ready' | 'dead' | 'cancelled';
+}
 
 // Reads the whole lease table, which is small, on connections that may scan; locks what has run out in the order of its key, skipping
 // what an ack, a heartbeat or another instance holds. A lease that was extended or ended in between no longer matches when its lock
@@ -32,6 +52,11 @@ gone as (
   delete from lease l using over
   where l.job_id = over.job_id and l.lease_id = over.lease_id and l.lease_expires_at <= (select at from clock)
   returning l.*
+),
+upcoming as materialized (
+  select (extract(epoch from min(l.lease_expires_at) - clock_timestamp()) * 1000)::float8 as next
+  from lease l
+  where l.lease_expires_at > (select at from clock)
 ),
 fate as materialized (
   select g.*, clock.at,
@@ -73,5 +98,5 @@ counted as (
   from fate
   group by queue_id
 )
-select job_id as "jobId", queue_id as "queueId", fate from fate`,
+select f.job_id as "jobId", f.queue_id as "queueId", f.fate, u.next from upcoming u left join fate f on true`,
 };

@@ -8,6 +8,8 @@ export interface TaskResult {
   readonly counts: Readonly<Record<string, number>>;
   /** More of the same is waiting: run again at once. */
   readonly again?: boolean;
+  /** Milliseconds until there is something to do, if that is sooner than the next regular turn. */
+  readonly next?: number | undefined;
 }
 
 /** One bounded chore, safe to run on several instances at once. */
@@ -34,18 +36,21 @@ export interface TaskRunner {
 }
 
 const JITTER = 0.1;
+const SOONEST_MS = 100;
 const FIRST_BACKOFF_MS = 500;
 const LONGEST_BACKOFF_MS = 10_000;
 
 /**
  * Runs each task again and again, never beside itself: `every` milliseconds after its last run (give or take a tenth, so that
- * instances drift apart), at once when it says so, and with growing pauses up to 10 s while it fails.
+ * instances drift apart), sooner or at once when it says so, and with growing pauses up to 10 s while it fails.
  */
 export function createTaskRunner(parts: TaskRunnerParts): TaskRunner {
   const loops = new Map(parts.tasks.map((task) => [task.name, new Loop(task, parts)]));
   return {
     start: () => loops.forEach((loop) => loop.start()),
-    stop: async () => void (await Promise.all([...loops.values()].map((loop) => loop.stop()))),
+    stop: async () => {
+      await Promise.all([...loops.values()].map((loop) => loop.stop()));
+    },
     runOnce: async (name) => {
       const loop = loops.get(name);
       if (loop === undefined) throw new Error(`no task is called ${name}`);
@@ -94,12 +99,14 @@ class Loop {
   private async turn(): Promise<void> {
     try {
       let again = true;
+      let next: number | undefined;
       while (again && !this.stopped) {
-        ({ again = false } = await this.runOnce());
+        ({ again = false, next } = await this.runOnce());
         this.recovered();
         if (again) await yieldToOthers();
       }
-      this.plan(this.task.every * (1 + (Math.random() * 2 - 1) * JITTER));
+      const regular = this.task.every * (1 + (Math.random() * 2 - 1) * JITTER);
+      this.plan(next === undefined ? regular : Math.min(regular, Math.max(next, SOONEST_MS)));
     } catch (error) {
       this.failed(error);
       const backoff = Math.min(FIRST_BACKOFF_MS * 2 ** (this.failures - 1), LONGEST_BACKOFF_MS);
@@ -125,7 +132,8 @@ class Loop {
   }
 
   private recovered(): void {
-    if (this.failures > 0) this.parts.log.info({ task: this.task.name, failures: this.failures }, 'a background task works again');
+    if (this.failures > 0)
+      this.parts.log.info({ task: this.task.name, failures: this.failures }, 'a background task works again');
     this.failures = 0;
   }
 }

@@ -1,4 +1,5 @@
 import type { Connections, Statement } from '../db/pool.js';
+import type { Log } from '../observability/log.js';
 import type { Task } from './runner.js';
 
 /** The hot tables, whose dead rows are the service's own to clear away: autovacuum comes too seldom for them. */
@@ -10,12 +11,18 @@ const TABLES = ['ready', 'scheduled', 'lease', 'queue_count'];
  *
  * @param connections without statement timeout
  */
-export function vacuumTask(connections: Connections): Task {
+export function vacuumTask(connections: Connections, log: Pick<Log, 'warn'>): Task {
   let horizon = '';
+  let allowed: boolean | undefined;
   return {
     name: 'vacuum',
     every: 2_000,
     run: async ({ database }) => {
+      if (allowed === undefined) {
+        allowed = (await database.tasks.query<{ allowed: boolean }>(ALLOWED))[0]!.allowed;
+        if (!allowed) log.warn(NOT_ALLOWED);
+      }
+      if (!allowed) return { counts: { vacuumed: 0 } };
       const [seen] = await database.tasks.query<{ horizon: string; dead: number }>(HORIZON);
       if (seen === undefined || seen.horizon === horizon || seen.dead < WORTH_IT) return { counts: { vacuumed: 0 } };
       const vacuumed = await connections.withConnection(async (connection) => {
@@ -35,6 +42,9 @@ export function vacuumTask(connections: Connections): Task {
 }
 
 const WORTH_IT = 1_000;
+const NOT_ALLOWED =
+  'this database role may not vacuum the hot tables, so their dead rows pile up: let it own them or grant it MAINTAIN (PostgreSQL 17), ' +
+  'or have autovacuum do it: alter table stint.ready (and scheduled, lease, queue_count) set (autovacuum_enabled = on)';
 
 const STATEMENTS: Readonly<Record<string, string>> = {
   ready: 'vacuum (truncate off, skip_locked on, parallel 0) stint.ready',
@@ -51,6 +61,15 @@ const HORIZON: Statement = {
     where datname = current_database() and pid <> pg_backend_pid()), pg_current_snapshot()::text) as horizon,
   (select coalesce(sum(n_dead_tup), 0)::int from pg_stat_user_tables
     where schemaname = 'stint' and relname in ('ready', 'scheduled', 'lease', 'queue_count')) as dead`,
+};
+
+// Without the right VACUUM only warns and reports success. MAINTAIN is known from PostgreSQL 17 on.
+const ALLOWED: Statement = {
+  name: 'vacuum-allowed',
+  text: `select bool_and(pg_has_role(c.relowner, 'usage') or case when current_setting('server_version_num')::int >= 170000
+    then has_table_privilege(c.oid, 'MAINTAIN') else false end) as allowed
+from pg_class c
+where c.oid = any(array['stint.ready', 'stint.scheduled', 'stint.lease', 'stint.queue_count']::regclass[])`,
 };
 
 const LOCK: Statement = { name: 'vacuum-lock', text: `select pg_try_advisory_lock(hashtext('stint vacuum')) as mine` };

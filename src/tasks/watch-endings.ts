@@ -17,12 +17,13 @@ export const watchEndings: Task = {
 };
 
 // Locks nothing; one snapshot, so a job that moves between these tables is seen in one of them. Up to three look-ups on
-// unique indexes an id. The ids are those of jobs that their own tenant has just read.
+// unique indexes an id: `not exists` would become a join, planned while these tables are empty. The ids are those of jobs
+// that their own tenant has just read.
 const FIND_ENDED: Statement = {
   name: 'watch-endings',
   text: `select w.id as "jobId"
 from unnest($1::uuid[]) as w(id)
-where not exists (select from lease where lease.job_id = w.id)
-  and not exists (select from ready where ready.job_id = w.id)
-  and not exists (select from scheduled where scheduled.job_id = w.id)`,
+where (select lease.job_id from lease where lease.job_id = w.id) is null
+  and (select ready.job_id from ready where ready.job_id = w.id) is null
+  and (select scheduled.job_id from scheduled where scheduled.job_id = w.id) is null`,
 };

@@ -1,5 +1,4 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { after } from 'node:test';
 import pg from 'pg';
 import { pino } from 'pino';
 import { migrate } from '../../src/db/migrate.js';
@@ -18,8 +17,11 @@ const TEMPLATE_LOCK = 0x5714_0002;
 // The default ends the process without its exit hooks, and those take a Postgres of its own along.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 
-after(async () => {
-  for (const starting of own.values()) await (await starting)?.stop();
+// After everything, the hooks of the test file too, which drop its databases.
+process.once('beforeExit', () => {
+  void (async () => {
+    for (const starting of own.values()) await (await starting)?.stop();
+  })();
 });
 
 /** The server of this test run, started by `npm test`; one of this process's own when a test file is run by itself. */

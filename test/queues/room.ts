@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { v7 } from 'uuid';
-import type { Operation } from '../../src/core/operation.js';
+import type { Operation, Tenant } from '../../src/core/operation.js';
 import { compileValidator } from '../../src/core/validate.js';
 import { Connections } from '../../src/db/pool.js';
 import { Endings } from '../../src/hotpath/endings.js';
@@ -33,7 +33,7 @@ export async function openRoom() {
     },
     endings: Object.assign(endings, { ended: (ids: Iterable<string>) => void woken.ended.push(...ids) }),
   } as unknown as Engine;
-  const tenant = { id: randomUUID(), name: `tenant-${database.url.slice(-8)}`, autoCreateQueues: true };
+  const tenant: Tenant = { id: randomUUID(), name: `tenant-${database.url.slice(-8)}`, autoCreateQueues: true };
   const sql = <R extends object = any>(text: string, values: unknown[] = []) =>
     query<R>(inSchema(database.url), text, values);
   await sql('insert into tenant (id, name) values ($1, $2)', [tenant.id, tenant.name]);
@@ -47,7 +47,14 @@ export async function openRoom() {
     call: async (operation: Operation<Engine>, input: object, as = tenant): Promise<any> => {
       compileValidator(operation.input)(input);
       const caller = { keyId: randomUUID(), keyName: 'test', scopes: new Set(operation.scopes), tenant: as };
-      const context = { engine, caller, tenant: as, signal: new AbortController().signal, requestId: 'test' };
+      const context = {
+        engine,
+        caller,
+        tenant: as,
+        signal: new AbortController().signal,
+        requestId: 'test',
+        idled: () => undefined,
+      };
       return operation.run(context, input as never);
     },
     queueId: async (name: string): Promise<number> =>

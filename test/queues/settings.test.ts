@@ -14,11 +14,13 @@ let room: Room;
 before(async () => (room = await openRoom()));
 after(() => room.close());
 
-const fieldsOf = (...names: string[]) => (error: any) => {
-  assert.equal(error.code, 'INVALID_ARGUMENT');
-  assert.deepEqual(error.fields.map(({ field }: any) => field).sort(), [...names].sort());
-  return true;
-};
+const fieldsOf =
+  (...names: string[]) =>
+  (error: any) => {
+    assert.equal(error.code, 'INVALID_ARGUMENT');
+    assert.deepEqual(error.fields.map(({ field }: any) => field).sort(), [...names].sort());
+    return true;
+  };
 
 test('a queue made by its first enqueue has the same settings as one put without any', async () => {
   await room.engine.queues.findOrCreate(room.tenant.id, 'enqueued');
@@ -33,8 +35,17 @@ test('a queue made by its first enqueue has the same settings as one put without
 });
 
 test('PUT changes what it names, each whole, and reset puts defaults back', async () => {
-  await room.call(putQueue, { queue: 'a', maxAttempts: 9, maxBacklog: 5, retry: { type: 'exponential', initial: 1000 } });
-  const second = await room.call(putQueue, { queue: 'a', visibilityTimeout: 60_000, retry: { type: 'fixed', delays: [5, 7] } });
+  await room.call(putQueue, {
+    queue: 'a',
+    maxAttempts: 9,
+    maxBacklog: 5,
+    retry: { type: 'exponential', initial: 1000 },
+  });
+  const second = await room.call(putQueue, {
+    queue: 'a',
+    visibilityTimeout: 60_000,
+    retry: { type: 'fixed', delays: [5, 7] },
+  });
   assert.equal(second.maxAttempts, 9);
   assert.equal(second.maxBacklog, 5);
   assert.equal(second.visibilityTimeout, 60_000);
@@ -53,8 +64,20 @@ test('a retry policy is stored with the members it leaves out at their defaults'
   assert.deepEqual(queue.retry, { type: 'exponential', initial: 10_000, factor: 3, max: 3_600_000, jitter: 0.2 });
 });
 
+test('flow limits are set, kept, and put back to none', async () => {
+  const limits = { maxInFlight: 3, rateLimit: { jobs: 10, per: 60_000 } };
+  await room.call(putQueue, { queue: 'l', ...limits });
+  const kept = await room.call(putQueue, { queue: 'l', maxAttempts: 2 });
+  assert.deepEqual({ maxInFlight: kept.maxInFlight, rateLimit: kept.rateLimit }, limits);
+  const reset = await room.call(putQueue, { queue: 'l', reset: ['rateLimit', 'maxInFlight'] });
+  assert.deepEqual([reset.maxInFlight, reset.rateLimit], [undefined, undefined]);
+});
+
 test('a setting both set and reset is refused and both are named', async () => {
-  await assert.rejects(room.call(putQueue, { queue: 'c', maxAttempts: 3, reset: ['maxAttempts'] }), fieldsOf('maxAttempts', 'reset'));
+  await assert.rejects(
+    room.call(putQueue, { queue: 'c', maxAttempts: 3, reset: ['maxAttempts'] }),
+    fieldsOf('maxAttempts', 'reset'),
+  );
 });
 
 test('payloads are never kept longer than their jobs, whichever of the two settings changes', async () => {
@@ -79,10 +102,12 @@ test('what is out of bounds or unknown is refused and named', async () => {
     [{ retry: { type: 'fixed', delays: [] } }, 'retry.delays'],
     [{ retry: { type: 'exponential', factor: 101 } }, 'retry.factor'],
     [{ deadLetterQueue: 'no spaces' }, 'deadLetterQueue'],
-    [{ maxInFlight: 3 }, 'maxInFlight'],
+    [{ maxInFlight: 0 }, 'maxInFlight'],
+    [{ rateLimit: { jobs: 1 } }, 'rateLimit.per'],
     [{ reset: ['nothing'] }, 'reset[0]'],
   ];
-  for (const [settings, field] of wrong) await assert.rejects(room.call(putQueue, { queue: 'e', ...settings }), fieldsOf(field));
+  for (const [settings, field] of wrong)
+    await assert.rejects(room.call(putQueue, { queue: 'e', ...settings }), fieldsOf(field));
 });
 
 test('a dead letter queue is made when it is missing', async () => {
@@ -124,10 +149,16 @@ test('queues are listed by name, page by page, and only those of the tenant', as
   await room.sql('insert into tenant (id, name) values ($1, $2)', [other.id, other.name]);
   for (const name of ['x3', 'x1', 'X2']) await room.call(putQueue, { queue: name }, other);
   const first = await room.call(listQueues, { limit: 2 }, other);
-  assert.deepEqual(first.queues.map(({ name }: any) => name), ['X2', 'x1']);
+  assert.deepEqual(
+    first.queues.map(({ name }: any) => name),
+    ['X2', 'x1'],
+  );
   await room.call(putQueue, { queue: 'A0' }, other);
   const second = await room.call(listQueues, { limit: 2, cursor: first.nextCursor }, other);
-  assert.deepEqual(second.queues.map(({ name }: any) => name), ['x3']);
+  assert.deepEqual(
+    second.queues.map(({ name }: any) => name),
+    ['x3'],
+  );
   assert.equal(second.nextCursor, undefined);
   await assert.rejects(room.call(getQueue, { queue: 'x1' }), { code: 'NOT_FOUND' });
 });

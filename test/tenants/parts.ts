@@ -37,6 +37,7 @@ export async function openParts() {
   const base = {
     engine,
     requestId: 'r',
+    idled: () => undefined,
     caller: { keyId: v7(), keyName: 'k', scopes: new Set<never>(), tenant: undefined },
   };
   return {

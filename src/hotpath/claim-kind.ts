@@ -1,0 +1,22 @@
+import type { Connections } from '../db/pool.js';
+import type { Round } from './round.js';
+
+/** What the verb brings: the statements around a claim. */
+export interface ClaimKind<Job> {
+  /** Leases what the round asks for. Throws when nothing was leased or that is not known. */
+  readonly claim: (
+    connections: Connections,
+    round: Round,
+    started: (processId: number) => void,
+  ) => Promise<ClaimedJob<Job>[]>;
+  /** Gives back, spending no attempt, whatever is leased under these lease ids. */
+  readonly giveBack: (connections: Connections, leaseIds: readonly string[]) => Promise<void>;
+}
+
+export interface ClaimedJob<Job> {
+  /** Index into the round's waiters. */
+  readonly waiter: number;
+  readonly queueId: number;
+  readonly bytes: number;
+  readonly job: Job;
+}
