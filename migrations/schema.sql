@@ -23,6 +23,7 @@ create table api_key (
   constraint api_key_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id)
 );
 CREATE UNIQUE INDEX api_key_name ON api_key (tenant_id, name) WHERE (revoked_at IS NULL);
+CREATE INDEX api_key_tenant ON api_key (tenant_id, id);
 
 create table attempt (
   job_id uuid not null,
@@ -234,7 +235,7 @@ create table scheduled (
   constraint scheduled_job UNIQUE (job_id),
   constraint scheduled_pkey PRIMARY KEY (due_at, job_id)
 ) with (autovacuum_enabled = off);
-CREATE INDEX scheduled_queue ON scheduled (queue_id, due_at);
+CREATE INDEX scheduled_queue ON scheduled (queue_id, due_at, job_id);
 
 create table tenant (
   id uuid not null,

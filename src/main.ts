@@ -1,6 +1,4 @@
 #!/usr/bin/env node
-import { existsSync, readFileSync } from 'node:fs';
-import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { type Config, loadConfig } from './config.js';
@@ -8,6 +6,7 @@ import { startEmbedded } from './db/embedded.js';
 import { migrate } from './db/migrate.js';
 import { createLog, type Log } from './observability/log.js';
 import { startService } from './service.js';
+import { version } from './version.js';
 
 const HELP = `Usage: stint <command>
 
@@ -96,13 +95,6 @@ async function migrateOnly(config: Config): Promise<number> {
 function print(text: string): number {
   process.stdout.write(text);
   return 0;
-}
-
-/** That of the package.json nearest above this file, compiled or not. */
-function version(): string {
-  let directory = import.meta.dirname;
-  while (!existsSync(path.join(directory, 'package.json'))) directory = path.dirname(directory);
-  return (JSON.parse(readFileSync(path.join(directory, 'package.json'), 'utf8')) as { version: string }).version;
 }
 
 function sentenceOf(error: unknown): string {

@@ -32,11 +32,10 @@ export function createEngine(parts: EngineParts): Engine {
     metrics,
     log,
   });
-  const changed = async (ids: readonly number[] | 'all'): Promise<void> => {
-    waiters.queuesChanged(ids);
+  const lookUpUnknown = oneAtATime(async () => {
     const { unknown } = waiters.waitedFor();
     if (unknown.length > 0) waiters.appeared(await queues.findMany(unknown));
-  };
+  });
   const wakeups = new Wakeups({
     url: parts.url,
     log,
@@ -44,8 +43,9 @@ export function createEngine(parts: EngineParts): Engine {
     onReady: (ids) => waiters.ready(ids),
     onChanged: (ids) => {
       queues.forget(ids);
+      waiters.queuesChanged(ids);
       // What fails here the poll does again within a second.
-      changed(ids).catch((error: unknown) => log.debug({ err: error }, 'looking changed queues up failed'));
+      lookUpUnknown().catch((error: unknown) => log.debug({ err: error }, 'looking changed queues up failed'));
     },
     onScheduled: parts.onScheduled,
   });
@@ -58,5 +58,24 @@ export function createEngine(parts: EngineParts): Engine {
     endings: new Endings(),
     clock,
     credentials,
+  };
+}
+
+/** While it runs, any number of further calls make one more run. */
+function oneAtATime(run: () => Promise<void>): () => Promise<void> {
+  let running = false;
+  let wanted = false;
+  return async () => {
+    wanted = true;
+    if (running) return;
+    running = true;
+    try {
+      while (wanted) {
+        wanted = false;
+        await run();
+      }
+    } finally {
+      running = false;
+    }
   };
 }

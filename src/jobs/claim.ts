@@ -110,7 +110,14 @@ function toClaimed(row: ClaimedRow, round: Round, slot: number) {
   };
   const claimed = { job, jobId: row.jobId, queueId: row.queueId, leaseId: row.leaseId, bodyMissing: !row.hasBody };
   const [waiter, preference] = [round.slotWaiter[slot]!, round.slotPreference[slot]!];
-  return { waiter, preference, slot, queueId: row.queueId, bytes: row.size + JOB_BYTES, job: claimed };
+  return {
+    waiter,
+    preference,
+    slot,
+    queueId: row.queueId,
+    bytes: row.size + JOB_BYTES + (row.error?.length ?? 0),
+    job: claimed,
+  };
 }
 
 function parameters(round: Round): unknown[] {
@@ -168,10 +175,17 @@ picked as materialized (
     for update skip locked) x
 ),
 offered as (
-  select p.*, ($4::int[])[p.slot] as waiter, ($5::int[])[p.slot] as preference, ($6::bigint[])[p.slot] as new_lease_id from picked p
+  select p.*, ($4::int[])[p.slot] as waiter, ($5::int[])[p.slot] as preference, ($6::bigint[])[p.slot] as new_lease_id,
+    p.size + $11::int + coalesce(e.bytes, 0) as reply_bytes
+  from picked p
+  left join lateral (
+    select octet_length(a.error) as bytes from attempt a
+    where a.job_id = p.job_id and p.epoch > 0 and a.error is not null
+    order by a.epoch desc
+    limit 1) e on true
 ),
 ordered as (
-  select o.*, row_number() over line as nth, sum(o.size + $11::int) over line as bytes
+  select o.*, row_number() over line as nth, sum(o.reply_bytes) over line as bytes
   from offered o
   window line as (partition by o.waiter order by o.preference, o.rank, o.pos)
 ),

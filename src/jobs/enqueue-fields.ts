@@ -78,6 +78,7 @@ export interface EnqueueItem {
   readonly queueId: number;
   readonly rank: number;
   readonly payload: string | Buffer | undefined;
+  /** Bytes of payload and headers as REST shows them: what it takes up in a reply. */
   readonly size: number;
   readonly kind: string | undefined;
   /** Undefined means application/json. */
@@ -118,7 +119,9 @@ export function toItem(fields: EnqueueFields, { queue, now, path }: ItemContext)
     queueId: queue.id,
     rank: -(fields.priority ?? 0),
     payload: body.payload,
-    size: payloadBytes + (headers === undefined ? 0 : Buffer.byteLength(headers)),
+    size:
+      (body.isJson ? payloadBytes : Math.ceil(payloadBytes / 3) * 4) +
+      (headers === undefined ? 0 : Buffer.byteLength(headers)),
     kind: fields.kind,
     contentType: body.contentType,
     isJson: body.isJson,

@@ -1,0 +1,28 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+import { configurationTable } from '../src/config.js';
+
+const FILE = new URL('../../docs/configuration.md', import.meta.url);
+
+/** The text that `docs/configuration.md` should have. */
+export function configurationText(): string {
+  return `# Configuration
+
+Environment variables, read once at start. One that begins with \`STINT_\` and is not here, or holds something that is not
+accepted, stops the start with a sentence for each fault. This page is generated from \`src/config.ts\`:
+\`npm run build && node dist/test/configuration.js --write\`.
+
+${configurationTable()}`;
+}
+
+/** The text that it has. */
+export function committedConfiguration(): string {
+  return readFileSync(FILE, 'utf8');
+}
+
+function main(flag: string | undefined): void {
+  if (flag !== '--write') throw new Error('usage: node dist/test/configuration.js --write');
+  writeFileSync(FILE, configurationText());
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) main(process.argv[2]);

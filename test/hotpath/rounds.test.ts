@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { planRound, type Round } from '../../src/hotpath/round.js';
+import type { Waiter } from '../../src/hotpath/waiter.js';
+import { WorkFlags } from '../../src/hotpath/work-flags.js';
+
+const notLimited = (): boolean => false;
+
+function waiter(
+  tenantId: string,
+  queues: Record<number, number>,
+  options: { maxJobs?: number; mustLook?: boolean; busy?: boolean } = {},
+): Waiter {
+  const { maxJobs = 1, mustLook = false, busy = false } = options;
+  return {
+    request: {
+      tenantId,
+      queues: [],
+      maxJobs,
+      wait: 1_000,
+      visibilityTimeout: undefined,
+      worker: undefined,
+      signal: new AbortController().signal,
+      idled: () => undefined,
+    },
+    queues: new Map(Object.entries(queues).map(([id, weight]) => [Number(id), { name: `q${id}`, weight }])),
+    unknown: new Map(),
+    mustLook,
+    busy,
+    late: false,
+    idleSince: undefined,
+    idle: 0,
+    answer: () => undefined,
+  };
+}
+
+function plan(waiters: readonly Waiter[], flags = new WorkFlags()): Round {
+  return planRound(new Set(waiters), flags, notLimited);
+}
+
+describe('word of work', () => {
+  it('is believed of a queue never heard of', () => {
+    assert.equal(new WorkFlags().knownEmpty(1), false);
+  });
+
+  it('is taken back by a look that began after it', () => {
+    const flags = new WorkFlags();
+    flags.mark([1]);
+    flags.empty(1, flags.version);
+    assert.equal(flags.knownEmpty(1), true);
+  });
+
+  it('outlives a look that began before it', () => {
+    const flags = new WorkFlags();
+    const begun = flags.version;
+    flags.mark([1]);
+    flags.empty(1, begun);
+    assert.equal(flags.knownEmpty(1), false);
+  });
+
+  it('of all queues outlives looks that began before it', () => {
+    const flags = new WorkFlags();
+    flags.empty(1, flags.version);
+    const begun = flags.version;
+    flags.mark('all');
+    assert.equal(flags.knownEmpty(1), false);
+    flags.polled([1, 2], begun);
+    assert.equal(flags.knownEmpty(1) || flags.knownEmpty(2), false);
+    flags.polled([1], flags.version);
+    assert.deepEqual([flags.knownEmpty(1), flags.knownEmpty(2)], [true, false]);
+  });
+
+  it('of one queue says nothing of another', () => {
+    const flags = new WorkFlags();
+    flags.polled([1, 2], flags.version);
+    flags.mark([2]);
+    assert.deepEqual([flags.knownEmpty(1), flags.knownEmpty(2)], [true, false]);
+  });
+
+  it('of more queues than are remembered makes all of them be looked at', () => {
+    const flags = new WorkFlags();
+    const begun = flags.version;
+    flags.empty(1, begun);
+    flags.mark(Array.from({ length: 200_001 }, (_, n) => n + 10));
+    flags.empty(1, begun);
+    assert.equal(flags.knownEmpty(1), false);
+  });
+});
+
+describe('a round', () => {
+  it('gives each waiter as many slots as it wants jobs, queue by queue, sorted', () => {
+    const round = plan([
+      waiter('t', { 5: 1 }, { maxJobs: 3 }),
+      waiter('u', { 2: 1 }),
+      waiter('v', { 5: 1 }, { maxJobs: 2 }),
+    ]);
+    assert.deepEqual(
+      round.queues.map(({ queueId, offset, limit, waiters }) => [queueId, offset, limit, waiters]),
+      [
+        [2, 0, 1, [1]],
+        [5, 1, 5, [0, 2]],
+      ],
+    );
+    assert.deepEqual(round.slotWaiter, [1, 0, 0, 0, 2, 2]);
+    assert.equal(new Set(round.leaseIds).size, 6, 'a lease id for each slot');
+  });
+
+  it('passes over those who are in a claim already, and those whose queues are known to be empty', () => {
+    const flags = new WorkFlags();
+    flags.empty(1, flags.version);
+    const served = waiter('t', { 2: 1 });
+    const round = plan([waiter('t', { 2: 1 }, { busy: true }), waiter('t', { 1: 1 }), served], flags);
+    assert.deepEqual(round.waiters, [served]);
+  });
+
+  it('looks for whoever has not looked yet, whatever is known', () => {
+    const flags = new WorkFlags();
+    flags.empty(1, flags.version);
+    assert.equal(plan([waiter('t', { 1: 1 }, { mustLook: true })], flags).waiters.length, 1);
+  });
+
+  it('takes tenants in turn when not all have room', () => {
+    const flood = Array.from({ length: 30 }, () => waiter('flood', { 1: 1 }, { maxJobs: 200 }));
+    const small = [waiter('small', { 2: 1 }, { maxJobs: 200 }), waiter('other', { 3: 1 }, { maxJobs: 200 })];
+    const { waiters } = plan([...flood, ...small]);
+    assert.ok(waiters.length < 32, 'there is a bound');
+    assert.deepEqual(
+      waiters.slice(0, 3).map(({ request }) => request.tenantId),
+      ['flood', 'small', 'other'],
+    );
+  });
+
+  it('serves those of a tenant that have waited longest first', () => {
+    const line = Array.from({ length: 5 }, () => waiter('t', { 1: 1 }, { maxJobs: 1_000 }));
+    assert.deepEqual(plan(line).waiters, line.slice(0, 2));
+  });
+
+  it('marks whoever could not be given slots in all of its queues, so that it looks again', () => {
+    const queues = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [n + 1, 1]));
+    const round = plan([waiter('t', queues, { maxJobs: 1_000 })]);
+    assert.deepEqual([...round.partial], [0]);
+    assert.ok(round.slotWaiter.length <= 2_000);
+    assert.equal(plan([waiter('t', { 1: 1, 2: 1 }, { maxJobs: 10 })]).partial.size, 0);
+  });
+
+  it('prefers queues by their weights, at random', () => {
+    let heavyFirst = 0;
+    const rounds = 2_000;
+    for (let n = 0; n < rounds; n += 1) {
+      const round = plan([waiter('t', { 1: 9, 2: 1 })]);
+      if (round.slotPreference[round.queues.find(({ queueId }) => queueId === 1)!.offset] === 0) heavyFirst += 1;
+    }
+    // 90 % are expected; six standard deviations are 4 %.
+    assert.ok(Math.abs(heavyFirst / rounds - 0.9) < 0.04, `${heavyFirst} of ${rounds}`);
+  });
+});
