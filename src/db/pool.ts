@@ -59,6 +59,7 @@ export const HOT_SETTINGS = { ...INDEX_SETTINGS, plan_cache_mode: 'force_generic
 export class Connections {
   readonly name: string;
   private readonly pool: pg.Pool;
+  private readonly broken = new WeakSet<pg.PoolClient>();
   private open = 0;
   private closing = false;
   private onClosed: (() => void) | undefined;
@@ -83,7 +84,12 @@ export class Connections {
         .map(([key, value]) => `-c ${key}=${value}`)
         .join(' '),
     });
-    this.pool.on('connect', () => (this.open += 1));
+    this.pool.on('connect', (client) => {
+      this.open += 1;
+      // For as long as the client lives: an error may come in the very chunk that ends its connecting or its last query, between two
+      // owners, and an error event that nobody listens to would end the process (C28).
+      client.on('error', () => this.broken.add(client));
+    });
     this.pool.on('remove', () => {
       this.open -= 1;
       if (this.open === 0) this.onClosed?.();
@@ -116,11 +122,6 @@ export class Connections {
   /** Checks a connection out for `run`; one on which the database went away is dropped. */
   async withConnection<T>(run: (connection: OwnConnection) => Promise<T>): Promise<T> {
     const client = await this.checkout();
-    let broken = false;
-    const onError = (): void => {
-      broken = true;
-    };
-    client.on('error', onError);
     try {
       return await run({
         processId: (client as unknown as { processID: number }).processID,
@@ -135,11 +136,10 @@ export class Connections {
         },
       });
     } catch (error) {
-      broken ||= isConnectionLost(error);
+      if (isConnectionLost(error)) this.broken.add(client);
       throw translate(error);
     } finally {
-      client.off('error', onError);
-      client.release(broken);
+      client.release(this.broken.has(client));
     }
   }
 

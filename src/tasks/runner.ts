@@ -1,4 +1,5 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
+import { ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
@@ -24,7 +25,7 @@ export interface TaskRunnerParts {
   readonly tasks: readonly Task[];
   readonly engine: Engine;
   readonly metrics: Pick<Metrics, 'task'>;
-  readonly log: Pick<Log, 'error' | 'info'>;
+  readonly log: Pick<Log, 'error' | 'warn' | 'info'>;
 }
 
 export interface TaskRunner {
@@ -128,7 +129,13 @@ class Loop {
 
   private failed(error: unknown): void {
     this.failures += 1;
-    if (this.failures === 1) this.parts.log.error({ task: this.task.name, err: error }, 'a background task failed');
+    if (this.failures > 1) return;
+    const { name: task } = this.task;
+    if (error instanceof ServiceError && error.code === 'UNAVAILABLE') {
+      this.parts.log.warn({ task, reason: reasonOf(error) }, 'a background task waits for the database');
+    } else {
+      this.parts.log.error({ task, err: error }, 'a background task failed');
+    }
   }
 
   private recovered(): void {
@@ -136,4 +143,8 @@ class Loop {
       this.parts.log.info({ task: this.task.name, failures: this.failures }, 'a background task works again');
     this.failures = 0;
   }
+}
+
+function reasonOf({ message, cause }: ServiceError): string {
+  return cause instanceof Error ? cause.message : message;
 }
