@@ -19,11 +19,11 @@ Key of the tenant "default": ${secrets.defaultKey}
 
 Enqueue a job, lease it, ack it:
 
-  curl -sS ${base}/v1/queues/mail/jobs ${auth} ${json} -d '{"kind":"welcome","payload":{"to":"ada@example.com"}}'
+  curl -sS -w '\\n' ${base}/v1/queues/mail/jobs ${auth} ${json} -d '{"kind":"welcome","payload":{"to":"ada@example.com"}}'
 
   LEASE=$(curl -sS ${base}/v1/queues/mail/lease ${auth} ${json} -d '{"wait":"10s"}'); echo "$LEASE"
 
-  curl -sS ${base}/v1/leases/ack ${auth} ${json} -d '{"items":[{"leaseToken":"'"$(echo "$LEASE" | sed 's/.*"leaseToken":"\\([^"]*\\)".*/\\1/')"'"}]}'
+  curl -sS -w '\\n' ${base}/v1/leases/ack ${auth} ${json} -d '{"items":[{"leaseToken":"'"$(echo "$LEASE" | sed 's/.*"leaseToken":"\\([^"]*\\)".*/\\1/')"'"}]}'
 `;
 }
 

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Config } from './config.js';
 import { createInvoke } from './core/invoke.js';
 import { startEmbedded } from './db/embedded.js';
@@ -31,9 +32,14 @@ export interface Service {
   stop(): Promise<void>;
 }
 
+/** A step of stopping. One that is not patient is given up when the time for the whole stop is over, so that a mute database cannot hold it. */
 interface Undo {
-  (): Promise<void>;
+  readonly run: () => Promise<void>;
+  readonly patient: boolean;
 }
+
+/** What stopping may take beyond the drain. */
+const AFTER_DRAIN_MS = 1_000;
 
 /**
  * Starts everything: database, migrations, hot path, tasks, listener. When a step fails, those before it are undone.
@@ -43,8 +49,10 @@ interface Undo {
 export async function startService(config: Config, log: Log): Promise<Service> {
   const undo: Undo[] = [];
   const stop = async (): Promise<void> => {
-    for (const step of undo.splice(0).reverse()) {
-      await step().catch((error: unknown) => log.error({ err: error }, 'a step of stopping failed'));
+    const deadline = performance.now() + config.drainSeconds * 1_000 + AFTER_DRAIN_MS;
+    for (const { run, patient } of undo.splice(0).reverse()) {
+      const done = run().catch((error: unknown) => log.error({ err: error }, 'a step of stopping failed'));
+      await (patient ? done : Promise.race([done, pause(deadline - performance.now(), undefined, { ref: false })]));
     }
   };
   try {
@@ -59,7 +67,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const url = await openDatabase(config, log, undo);
   const metrics = createMetrics();
   const database = createDatabase({ url, connections: config.databaseConnections, metrics, log });
-  undo.push(() => closeAll(database));
+  undo.push({ run: () => closeAll(database), patient: false });
   const secrets: Secrets = await keptSecrets(config, database.ordinary);
   const credentials = new KnownKeys(database.ordinary);
   const clock = new DatabaseClock();
@@ -76,7 +84,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
     log,
   });
   const tasks = createTasks({ url, metrics, log });
-  undo.push(() => tasks.close());
+  undo.push({ run: () => tasks.close(), patient: false });
   const runner = createTaskRunner({ tasks: tasks.list, engine, metrics, log });
   const scraped = { render: () => rendered(database, metrics) };
   const authenticate = createAuthenticate({ keys: credentials, adminKey: secrets.adminKey });
@@ -92,15 +100,15 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   });
   if (config.metricsPort !== undefined) {
     const served = await startMetricsServer(scraped, { host: config.host, port: config.metricsPort });
-    undo.push(() => served.close());
+    undo.push({ run: () => served.close(), patient: false });
     log.info({ port: served.port }, 'serving metrics');
   }
-  undo.push(() => stopEngine({ engine, runner, dueTimer }));
+  undo.push({ run: () => stopEngine({ engine, runner, dueTimer }), patient: false });
   await poll({ ...engine, connections: database.claim });
   await engine.wakeups.start();
   runner.start();
   const { port } = await http.listen({ host: config.host, port: config.httpPort });
-  undo.push(() => drain(http, engine, config));
+  undo.push({ run: () => drain(http, engine, config), patient: true });
   log.info({ port, host: config.host }, 'serving');
   return { port, greeting: greet({ host: config.host, port, secrets }), stop };
 }
@@ -111,7 +119,7 @@ async function openDatabase(config: Config, log: Log, undo: Undo[]): Promise<str
     return config.databaseUrl;
   }
   const embedded = await startEmbedded({ dataDirectory: config.dataDirectory, log });
-  undo.push(() => embedded.stop());
+  undo.push({ run: () => embedded.stop(), patient: true });
   await migrate(embedded.url, { log });
   return embedded.url;
 }

@@ -113,7 +113,7 @@ for (const [language, skip] of [
   const queueOf = (name: string): string => `${name}-${language.toLowerCase()}`;
 
   test(
-    `the ${language} worker that is told to stop hands its jobs back at once, no attempt spent`,
+    `C25: the ${language} worker that is told to stop hands its jobs back at once, no attempt spent`,
     { skip },
     async () => {
       const queue = queueOf('handback');
@@ -137,7 +137,7 @@ for (const [language, skip] of [
   );
 
   test(
-    `the ${language} worker that is told to stop amid its work leaves no job leased and none undone`,
+    `C25: the ${language} worker that is told to stop amid its work leaves no job leased and none undone`,
     { skip },
     async () => {
       const queue = queueOf('amid');
@@ -162,7 +162,7 @@ for (const [language, skip] of [
   });
 
   test(
-    `the ${language} worker keeps a job for longer than its visibility timeout, and completes it once`,
+    `C20: the ${language} worker keeps a job for longer than its visibility timeout, and completes it once`,
     { skip },
     async () => {
       const queue = queueOf('long');

@@ -83,7 +83,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
   });
 }
 
-test('what was answered with success before and during a stop is there after it', async () => {
+test('C26: what was answered with success before and during a stop is there after it', async () => {
   const service = await start();
   await enqueue(service, 'acked', 400);
   const leased = await lease(service, 'acked', 400);
@@ -137,7 +137,7 @@ async function keepEnqueueing(
   }
 }
 
-test('a hundred idle connections, a half-sent request and a running long poll do not hold up a stop', async () => {
+test('C27: a hundred idle connections, a half-sent request and a running long poll do not hold up a stop', async () => {
   const service = await start();
   const agent = new Agent({ keepAlive: true, maxSockets: 100 });
   await Promise.all(Array.from({ length: 100 }, () => getLivez(agent)));
@@ -169,7 +169,7 @@ for (const [moment, come] of [
   ['Postgres is starting', ({ dataDirectory }) => existsSync(path.join(dataDirectory, 'postgres.log'))],
   ['the migrations have run', (_, output) => output.includes('migration applied')],
 ] as readonly (readonly [string, (fresh: Installation, output: string) => boolean])[]) {
-  test(`a signal while ${moment} ends a first start with exit code 0, and the next start works`, async () => {
+  test(`C26: a signal while ${moment} ends a first start with exit code 0, and the next start works`, async () => {
     const fresh = await createInstallation();
     try {
       const running = launchService(fresh);

@@ -151,3 +151,18 @@ test('C18: those who wait for nothing keep the database nearly idle', async () =
   assert.ok(made <= 8, `${made} calls in 1.5 s`);
   await Promise.all(waiting);
 });
+
+test('a job that is due is leasable within 100 ms', async () => {
+  const late: number[] = [];
+  for (let round = 0; round < 15; round += 1) {
+    const parked = lease(client, 'punctual', { wait: '10s' });
+    await enqueue(client, 'punctual', { delay: `${150 + round * 20}ms` });
+    const [job] = await parked;
+    // Service, database and this test share a machine, and so a clock.
+    late.push(Date.now() - Date.parse(job.runAt));
+    await settleOk(client, 'ack', job);
+  }
+  late.sort((a, b) => a - b);
+  assert.ok(late[0]! >= 0, 'never before its time');
+  assert.ok(late[7]! < 100, `half of them were later than ${late[7]} ms`);
+});
