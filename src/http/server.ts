@@ -123,7 +123,9 @@ function collectRoutes(app: FastifyInstance): Map<string, Set<string>> {
 }
 
 async function listen(server: Server, address: { readonly host: string; readonly port: number }) {
-  server.listen(address.port, address.host);
+  // Without a host Node takes `::`, and all IPv4 addresses where there is no IPv6.
+  if (address.host === '::') server.listen(address.port);
+  else server.listen(address.port, address.host);
   await once(server, 'listening');
   return { port: (server.address() as AddressInfo).port };
 }
