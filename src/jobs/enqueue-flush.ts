@@ -65,17 +65,30 @@ async function store(
  */
 async function storeAgain(connections: Connections, units: readonly EnqueueUnit[]): Promise<(Enqueued[] | Error)[]> {
   for (;;) {
-    const ids = units.flatMap((unit) => unit.map(({ id }) => id));
-    const found = await connections.query<{ id: string; enqueuedAt: number; runAt: number }>(FIND, [plainArray(ids)]);
-    const known = new Map(found.map((row) => [row.id, row]));
+    const known = await findStored(connections, units);
     const missing = units.filter((unit) => !known.has(unit[0]!.id));
     try {
       const results = missing.length === 0 ? [] : await store(connections, missing);
-      return units.map((unit) => results[missing.indexOf(unit)] ?? unit.map((item) => fresh(known.get(item.id)!)));
+      return units.map((unit) => results[missing.indexOf(unit)] ?? unit.map((item) => known.get(item.id)!));
     } catch (error) {
-      if (sqlState(error) !== '23505') throw error;
+      if (!isStoredMeanwhile(error)) throw error;
     }
   }
+}
+
+/** Those of the units' jobs that are stored, by id: what an earlier try has done whose answer was lost. */
+export async function findStored(
+  connections: Connections,
+  units: readonly EnqueueUnit[],
+): Promise<Map<string, Enqueued>> {
+  const ids = units.flatMap((unit) => unit.map(({ id }) => id));
+  const found = await connections.query<{ id: string; enqueuedAt: number; runAt: number }>(FIND, [plainArray(ids)]);
+  return new Map(found.map((row) => [row.id, fresh(row)]));
+}
+
+/** Whether the error says that an id is stored already: by an earlier try, whose backend had not ended when we looked. */
+export function isStoredMeanwhile(error: unknown): boolean {
+  return sqlState(error) === '23505';
 }
 
 /**

@@ -5,7 +5,9 @@ import type { BatchKind } from '../hotpath/batcher.js';
 import type { EnqueueItem } from './enqueue-fields.js';
 import {
   countEnqueued,
+  findStored,
   insertUnits,
+  isStoredMeanwhile,
   MAX_FLUSH_BYTES,
   MAX_FLUSH_ROWS,
   type Enqueued,
@@ -15,7 +17,8 @@ import {
 /**
  * Enqueues with idempotency keys, in one transaction: first the keys, sorted, then the bodies of those whose key was free,
  * then a later look at whose job the other keys name. A transaction that holds a key makes the others wait for it, so that
- * nobody is told of a job that is rolled back. A unit that cannot be stored is left out and the rest is done again.
+ * nobody is told of a job that is rolled back. A unit that cannot be stored is left out and the rest is done again. After a lost
+ * connection what the first try has stored is there under its ids, and only the rest is sent again.
  */
 export const enqueueKeyedKind: BatchKind<EnqueueUnit, Enqueued[]> = {
   name: 'enqueue_keyed',
@@ -24,22 +27,19 @@ export const enqueueKeyedKind: BatchKind<EnqueueUnit, Enqueued[]> = {
   maxBytes: MAX_FLUSH_BYTES,
   maxFlushes: 1,
   count: countEnqueued,
-  flush: async (connections, units) => {
+  flush: async (connections, units, repeated) => {
     const results: (Enqueued[] | Error)[] = new Array<Enqueued[] | Error>(units.length);
     let left = units.map((unit, index) => ({ unit, index }));
     for (let round = 0; left.length > 0; round += 1) {
       const now = left;
+      const nowUnits = now.map(({ unit }) => unit);
+      const stored = repeated ? await findStored(connections, nowUnits) : NOTHING;
       try {
-        const done = await connections.transaction((connection) =>
-          storeKeyed(
-            connection,
-            now.map(({ unit }) => unit),
-            round,
-          ),
-        );
+        const done = await connections.transaction((connection) => storeKeyed(connection, nowUnits, { round, stored }));
         now.forEach(({ index }, place) => (results[index] = done[place]!));
         left = [];
       } catch (error) {
+        if (repeated && isStoredMeanwhile(error)) continue;
         if (!(error instanceof Refused)) throw error;
         for (const [place, reason] of error.reasons) results[now[place]!.index] = reason;
         left = now.filter((_, place) => !error.reasons.has(place));
@@ -60,9 +60,24 @@ class Refused extends Error {
 const KEY_MOVED = new Map<number, Error>();
 const MOVES = 3;
 
-async function storeKeyed(connection: Connection, units: readonly EnqueueUnit[], round: number): Promise<Enqueued[][]> {
+interface Try {
+  readonly round: number;
+  /** What an earlier try has stored. */
+  readonly stored: ReadonlyMap<string, Enqueued>;
+}
+
+const NOTHING: ReadonlyMap<string, Enqueued> = new Map();
+
+async function storeKeyed(
+  connection: Connection,
+  units: readonly EnqueueUnit[],
+  { round, stored }: Try,
+): Promise<Enqueued[][]> {
   const own = units.map(withoutRepeats);
-  const keyed = own.flatMap(({ first }) => first.filter(hasKey)).sort(byKey);
+  const keyed = own
+    .flatMap(({ first }) => first.filter(hasKey))
+    .filter(({ id }) => !stored.has(id))
+    .sort(byKey);
   const taken = new Set(
     (await connection.query<{ jobId: string }>(TAKE_KEYS, keyParameters(keyed))).map(({ jobId }) => jobId),
   );
@@ -74,7 +89,7 @@ async function storeKeyed(connection: Connection, units: readonly EnqueueUnit[],
       const job = earlier.get(item.id);
       if (job !== undefined && !job.same) refusals.set(place, reused(item));
     }
-    return first.filter(({ id }) => !earlier.has(id));
+    return first.filter(({ id }) => !earlier.has(id) && !stored.has(id));
   });
   own.forEach(({ clash }, place) => {
     if (clash !== undefined) refusals.set(place, reused(clash));
@@ -92,8 +107,10 @@ async function storeKeyed(connection: Connection, units: readonly EnqueueUnit[],
     if (result instanceof Error) refusals.set(places[index]!, result);
   });
   if (refusals.size > 0) throw new Refused(refusals);
-  const stored = new Map(inserted.flatMap((result) => (result as Enqueued[]).map((job) => [job.id, job])));
-  return units.map((unit, place) => answer(unit, own[place]!, (id) => stored.get(id) ?? earlier.get(id)!.job));
+  const made = new Map(inserted.flatMap((result) => (result as Enqueued[]).map((job) => [job.id, job])));
+  return units.map((unit, place) =>
+    answer(unit, own[place]!, (id) => made.get(id) ?? stored.get(id) ?? earlier.get(id)!.job),
+  );
 }
 
 interface Own {

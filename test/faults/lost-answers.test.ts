@@ -123,6 +123,27 @@ describe('an answer of Postgres that never arrives', () => {
       assert.equal(`${again.status} ${again.body.id}`, `200 ${first.body.id}`);
     });
 
+    it(`a batch with and without keys that loses ${way} makes each of its jobs once, repeated keys told apart`, async () => {
+      const queue = freshQueue();
+      await client.post(`/v1/queues/${queue}/jobs`, { idempotencyKey: 'earlier' });
+      const fault = lose('commit');
+      const jobs = [
+        { queue },
+        { queue, idempotencyKey: 'earlier' },
+        { queue, idempotencyKey: 'new' },
+        { queue, delay: '1h' },
+        { queue, idempotencyKey: 'new' },
+      ];
+      const { status, body, text } = await client.post('/v1/jobs/batch', { jobs });
+      assert.ok(fault.happened());
+      assert.equal(status, 201, text);
+      const told = body.jobs.map(({ deduplicated }: { deduplicated: boolean }) => deduplicated);
+      assert.deepEqual(told, [false, true, false, false, true]);
+      assert.equal(body.jobs[4].id, body.jobs[2].id);
+      const { counts } = (await client.get(`/v1/queues/${queue}`)).body;
+      assert.deepEqual(counts, { scheduled: 1, ready: 3, leased: 0, dead: 0 });
+    });
+
     it(`a settle that loses ${way} settles once, and its caller is told of a success`, async () => {
       const queue = freshQueue();
       await client.post('/v1/jobs/batch', { jobs: Array.from({ length: 6 }, () => ({ queue })) });
