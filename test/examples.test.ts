@@ -178,7 +178,7 @@ for (const [language, skip] of [
       );
       assert.deepEqual(
         job.attempts.map(({ attempt, outcome }: any) => ({ attempt, outcome })),
-        [{ attempt: 1, outcome: 'acked' }],
+        [{ attempt: 1, outcome: 'ACKED' }],
       );
       assert.match(job.result.by, /\w/);
       assert.equal((await endWith(worker, 'SIGTERM')).code, 0, worker.output());

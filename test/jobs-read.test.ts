@@ -269,7 +269,7 @@ describe('a job', () => {
       worker: 'w',
       startedAt: AT,
       endedAt: AT + 5,
-      outcome: 'acked',
+      outcome: 'ACKED',
       error: undefined,
     });
   });
@@ -537,7 +537,7 @@ describe('cancelling', () => {
     assert.equal(job.state, 'cancelled');
     assert.deepEqual(
       job.attempts?.map(({ epoch, outcome, worker, startedAt }) => ({ epoch, outcome, worker, startedAt })),
-      [{ epoch: 1, outcome: 'cancelled', worker: 'w', startedAt: AT }],
+      [{ epoch: 1, outcome: 'CANCELLED', worker: 'w', startedAt: AT }],
     );
     await only(id, 'finished');
     assert.equal((await counts()).leased, -1);
@@ -549,7 +549,7 @@ describe('cancelling', () => {
     const job = await run<Job>(cancelJob, { id });
     assert.deepEqual(
       [job.state, job.attempts?.[0]?.outcome, job.lastError?.type],
-      ['cancelled', 'expired', 'lease_expired'],
+      ['cancelled', 'EXPIRED', 'lease_expired'],
     );
     await only(id, 'finished');
   });

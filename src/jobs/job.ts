@@ -5,7 +5,7 @@ import { RetryPolicy } from './retry-policy.js';
 
 export const JOB_STATES = ['scheduled', 'ready', 'leased', 'completed', 'dead', 'cancelled'] as const;
 export const DEAD_REASONS = ['attempts_spent', 'final', 'expired', 'body_missing'] as const;
-const OUTCOMES = ['acked', 'nacked', 'released', 'expired', 'undelivered', 'cancelled'] as const;
+const OUTCOMES = ['ACKED', 'NACKED', 'RELEASED', 'EXPIRED', 'UNDELIVERED', 'CANCELLED'] as const;
 
 const LONGEST = { minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 
@@ -111,7 +111,8 @@ interface AttemptRow {
   readonly worker: string | null;
   readonly startedAt: number;
   readonly endedAt: number;
-  readonly outcome: (typeof OUTCOMES)[number];
+  /** As the database has it, in lower case. */
+  readonly outcome: string;
   readonly error: string | null;
 }
 
@@ -176,13 +177,13 @@ function attemptsOf(row: JobRow): Static<typeof Attempt>[] {
     worker: attempt.worker ?? undefined,
     startedAt: attempt.startedAt,
     endedAt: attempt.endedAt,
-    outcome: attempt.outcome,
+    outcome: attempt.outcome.toUpperCase() as (typeof OUTCOMES)[number],
     error: readAttemptError(attempt.outcome, attempt.error),
   }));
   if (row.state !== 'completed' || row.startedAt === null || row.endedAt === null) return ended;
   const { attempt, epoch, startedAt, endedAt } = row;
   return [
     ...ended,
-    { attempt, epoch, worker: row.worker ?? undefined, startedAt, endedAt, outcome: 'acked', error: undefined },
+    { attempt, epoch, worker: row.worker ?? undefined, startedAt, endedAt, outcome: 'ACKED', error: undefined },
   ];
 }

@@ -11,7 +11,9 @@ export type Outcome = 'OK' | 'ALREADY_SETTLED' | 'LEASE_LOST' | 'NOT_FOUND' | 'I
 export const outcomeFields = {
   outcome: Type.Enum(['OK', 'ALREADY_SETTLED', 'LEASE_LOST', 'NOT_FOUND', 'INVALID']),
   settledAs: Type.Optional(
-    Type.String({ description: 'With LEASE_LOST: how this lease ended, for instance `nacked` or `expired`.' }),
+    Type.Enum(['ACKED', 'NACKED', 'RELEASED', 'EXPIRED', 'UNDELIVERED', 'CANCELLED'], {
+      description: 'With LEASE_LOST: how this lease ended, where that is known.',
+    }),
   ),
   error: Type.Optional(
     Type.Object(
@@ -21,9 +23,12 @@ export const outcomeFields = {
   ),
 };
 
+/** How a lease ended, as callers are told. */
+type LeaseEnd = 'ACKED' | 'NACKED' | 'RELEASED' | 'EXPIRED' | 'UNDELIVERED' | 'CANCELLED';
+
 export interface Settled {
   readonly outcome: Outcome;
-  readonly settledAs?: string | undefined;
+  readonly settledAs?: LeaseEnd | undefined;
   readonly error?: { readonly field: string; readonly message: string } | undefined;
 }
 
@@ -71,7 +76,7 @@ function decide(verb: Verb, token: LeaseToken, standing: Standing | undefined): 
   const isLast = standing.epoch === token.epoch && standing.leaseId === token.leaseId;
   const ended = standing.outcome ?? (isLast && standing.state !== 'leased' ? standing.ended : 'none');
   if (ended === ENDED_BY[verb] && (verb !== 'release' || isLast)) return { outcome: 'ALREADY_SETTLED' };
-  return { outcome: 'LEASE_LOST', settledAs: ended === 'none' ? undefined : ended };
+  return { outcome: 'LEASE_LOST', settledAs: ended === 'none' ? undefined : (ended.toUpperCase() as LeaseEnd) };
 }
 
 /** Turns a batch's only result into the answer of the single call. */

@@ -88,7 +88,7 @@ describe('leases that run out', { concurrency: true }, () => {
       for (const verb of [first, ...VERBS]) {
         const answer = await settle(client, verb, old);
         assertProblem(answer, LEASE_LOST);
-        assert.equal(answer.body.settledAs, 'expired');
+        assert.equal(answer.body.settledAs, 'EXPIRED');
       }
       const now = await get(client, old.id);
       assert.deepEqual([now.state, now.leaseExpiresAt], ['leased', current.leaseExpiresAt]);
@@ -193,9 +193,9 @@ describe('leases that run out', { concurrency: true }, () => {
     assert.deepEqual(
       job.attempts.map(({ attempt, outcome }: any) => [attempt, outcome]),
       [
-        [1, 'expired'],
-        [2, 'nacked'],
-        [3, 'expired'],
+        [1, 'EXPIRED'],
+        [2, 'NACKED'],
+        [3, 'EXPIRED'],
       ],
     );
     assert.deepEqual(await lease(client, 'c22'), []);

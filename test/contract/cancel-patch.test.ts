@@ -75,7 +75,7 @@ test('with force a leased job is cancelled at once and its holder is told LEASE_
   assert.equal((await cancel(job.id, { force: true })).body.state, 'cancelled');
   for (const verb of ['heartbeat', 'ack', 'nack', 'release'] as const)
     assertProblem(await settle(client, verb, job), LEASE_LOST);
-  assert.equal((await get(client, job.id)).attempts[0].outcome, 'cancelled');
+  assert.equal((await get(client, job.id)).attempts[0].outcome, 'CANCELLED');
 });
 
 test('force on a job that was asked to stop before cancels it', async () => {

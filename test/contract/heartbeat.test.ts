@@ -116,7 +116,7 @@ test('once a lease has run out, noticed or not, a heartbeat is LEASE_LOST and ca
   await until('the end to be noticed', async () => (await get(client, job.id)).state === 'ready');
   const noticed = await settle(client, 'heartbeat', job);
   assertProblem(noticed, LEASE_LOST);
-  assert.equal(noticed.body.settledAs, 'expired');
+  assert.equal(noticed.body.settledAs, 'EXPIRED');
 });
 
 test('a heartbeat says that a cancel is asked for', async () => {

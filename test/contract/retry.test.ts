@@ -156,9 +156,9 @@ test('after maxAttempts failed attempts the job is dead, with the last error and
   assert.deepEqual(
     job.attempts.map(({ attempt, epoch, outcome, error }: any) => [attempt, epoch, outcome, error.message]),
     [
-      [1, 1, 'nacked', 'one'],
-      [2, 2, 'nacked', 'two'],
-      [3, 3, 'nacked', 'three'],
+      [1, 1, 'NACKED', 'one'],
+      [2, 2, 'NACKED', 'two'],
+      [3, 3, 'NACKED', 'three'],
     ],
   );
 });

@@ -58,7 +58,7 @@ test('an ack completes the job and answers 200 with the outcome alone', async ()
   assert.equal(typeof done.finishedAt, 'string');
   assert.deepEqual(
     done.attempts.map(({ attempt, epoch, outcome }: any) => ({ attempt, epoch, outcome })),
-    [{ attempt: 1, epoch: 1, outcome: 'acked' }],
+    [{ attempt: 1, epoch: 1, outcome: 'ACKED' }],
   );
 });
 
@@ -85,7 +85,7 @@ test('a nack by a retried call is known although the job was leased again since;
 });
 
 test('another verb is LEASE_LOST with 409 and says how the lease was settled', async () => {
-  const pairs = { ack: 'acked', nack: 'nacked', release: 'released' } as const;
+  const pairs = { ack: 'ACKED', nack: 'NACKED', release: 'RELEASED' } as const;
   for (const [first, settledAs] of Object.entries(pairs)) {
     const job = await leased(client, `other-${first}`);
     await settleOk(client, first as Verb, job, first === 'ack' ? {} : { delay: '1h' });
@@ -157,7 +157,7 @@ test('a batch answers 200 in request order, whatever becomes of its items', asyn
     'NOT_FOUND',
     'ALREADY_SETTLED',
   ]);
-  assert.deepEqual(answer.body.results[2], { outcome: 'LEASE_LOST', settledAs: 'released' });
+  assert.deepEqual(answer.body.results[2], { outcome: 'LEASE_LOST', settledAs: 'RELEASED' });
 });
 
 const badItems: Record<Verb, [object, string][]> = {
@@ -228,10 +228,10 @@ test('items for one lease are taken heartbeats, acks, nacks, releases: the first
   assert.deepEqual(outcomes(body.heartbeats), ['OK', 'OK']);
   assert.deepEqual(outcomes(body.acks), ['OK', 'ALREADY_SETTLED']);
   assert.deepEqual(body.nacks, [
-    { outcome: 'LEASE_LOST', settledAs: 'acked' },
-    { outcome: 'LEASE_LOST', settledAs: 'acked' },
+    { outcome: 'LEASE_LOST', settledAs: 'ACKED' },
+    { outcome: 'LEASE_LOST', settledAs: 'ACKED' },
   ]);
-  assert.deepEqual(body.releases, [{ outcome: 'LEASE_LOST', settledAs: 'acked' }]);
+  assert.deepEqual(body.releases, [{ outcome: 'LEASE_LOST', settledAs: 'ACKED' }]);
   assert.equal((await get(client, job.id)).state, 'completed');
 });
 
@@ -239,7 +239,7 @@ test('a nack wins over a release of the same lease in one call', async () => {
   const job = await leased(client, 'nack-first');
   const { body } = await mixed({ releases: [token(job)], nacks: [{ ...token(job), delay: '1h' }] });
   assert.deepEqual(outcomes(body.nacks), ['OK']);
-  assert.deepEqual(body.releases, [{ outcome: 'LEASE_LOST', settledAs: 'nacked' }]);
+  assert.deepEqual(body.releases, [{ outcome: 'LEASE_LOST', settledAs: 'NACKED' }]);
 });
 
 test('a result and a progress come back to the byte', async () => {
@@ -281,7 +281,7 @@ test('releases are unlimited and counted, and spend no attempt', async () => {
   }
   const job = await get(client, id);
   assert.deepEqual([job.state, job.releases, job.attempt], ['ready', 12, 0]);
-  assert.deepEqual(new Set(job.attempts.map(({ outcome }: any) => outcome)), new Set(['released']));
+  assert.deepEqual(new Set(job.attempts.map(({ outcome }: any) => outcome)), new Set(['RELEASED']));
 });
 
 test('a release with a delay of 0s to 366d schedules the job', async () => {

@@ -110,7 +110,7 @@ function verbs(which: 'cur' | 'old', state: string, answers: readonly [string, s
   return Object.fromEntries(VERBS.map((verb, index) => [`${verb} ${which}`, [answers[index]!, state]]));
 }
 
-const lost = (settledAs: string): string => `LEASE_LOST ${settledAs}`;
+const lost = (settledAs: string): string => `LEASE_LOST ${settledAs.toUpperCase()}`;
 const LOST = 'LEASE_LOST';
 const AGAIN = 'ALREADY_SETTLED';
 

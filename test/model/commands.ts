@@ -193,7 +193,10 @@ function checkSingle(answer: Answer, expected: rules.Expected): void {
 function checkOutcome(result: any, { outcome, settledAs }: rules.Expected): void {
   assert.equal(result.outcome, outcome);
   if (settledAs !== undefined)
-    assert.ok(settledAs.includes(result.settledAs), `settledAs ${result.settledAs}, not ${settledAs.join(' or ')}`);
+    assert.ok(
+      settledAs.includes(result.settledAs?.toLowerCase()),
+      `settledAs ${result.settledAs}, not ${settledAs.join(' or ')}`,
+    );
 }
 
 class Expire implements Command {
