@@ -420,7 +420,7 @@ describe('a job whose lease has run out, unnoticed', { concurrency: true }, () =
     const built = await held('nack');
     await end(built, undefined);
     const job = await get(client, built.id);
-    assert.deepEqual([job.state, job.attempt, job.attempts.at(-1).outcome], ['ready', 2, 'expired']);
+    assert.deepEqual([job.state, job.attempt, job.attempts.at(-1).outcome], ['ready', 2, 'EXPIRED']);
   });
 
   test('in a paused queue it returns to ready and waits', async () => {
