@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto';
+import type { Appetite } from './appetite.js';
 import type { Waiter } from './waiter.js';
 import type { WorkFlags } from './work-flags.js';
 
@@ -30,18 +31,25 @@ export interface RoundQueue {
 
 const MOST_SLOTS = 2_000;
 
-/** Takes those that can be served now, a tenant at a time in turn, those that have waited longest first. */
-export function planRound(
-  parked: ReadonlySet<Waiter>,
-  flags: WorkFlags,
-  isLimited: (queueId: number) => boolean,
-): Round {
+export interface RoundRules {
+  readonly flags: WorkFlags;
+  readonly appetite: Appetite;
+  readonly isLimited: (queueId: number) => boolean;
+}
+
+/**
+ * Takes those that can be served now, a tenant at a time in turn, those that have waited longest first. Of those that are parked
+ * only as many as the queue is likely to have jobs for; whoever has to look is always taken.
+ */
+export function planRound(parked: ReadonlySet<Waiter>, { flags, appetite, isLimited }: RoundRules): Round {
   const asks = new Map<number, { waiter: number; preference: number; rows: number }[]>();
   const waiters: Waiter[] = [];
   const partial = new Set<number>();
   let slots = 0;
   for (const waiter of inTurn(parked)) {
-    const candidates = [...waiter.queues].filter(([id]) => waiter.mustLook || !flags.knownEmpty(id));
+    const candidates = [...waiter.queues].filter(
+      ([id]) => waiter.mustLook || (!flags.knownEmpty(id) && (asks.get(id)?.length ?? 0) < appetite.of(id)),
+    );
     if (candidates.length === 0) continue;
     const index = waiters.push(waiter) - 1;
     const rows = waiter.request.maxJobs;

@@ -2,10 +2,11 @@ import { isConnectionLost, isTransient, type Connections } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
+import { Appetite } from './appetite.js';
 import type { ClaimedJob, ClaimKind } from './claim-kind.js';
 import { LostClaims } from './lost-claims.js';
 import type { KnownQueue, QueueDirectory } from './queue-directory.js';
-import { planRound, type Round } from './round.js';
+import { planRound, type Round, type RoundRules } from './round.js';
 import type { LeaseRequest, Waiter } from './waiter.js';
 import { WorkFlags } from './work-flags.js';
 
@@ -43,8 +44,11 @@ export class Waiters {
   private failures = 0;
   private readonly paced = new Map<number, NodeJS.Timeout>();
   private readonly lost: LostClaims;
+  private readonly rules: RoundRules;
 
   constructor(private readonly parts: WaitersParts) {
+    const isLimited = (queueId: number): boolean => parts.queues.limits(queueId).limited;
+    this.rules = { flags: this.flags, appetite: new Appetite(), isLimited };
     this.lost = new LostClaims(parts.repairs, parts.log);
   }
 
@@ -184,7 +188,7 @@ export class Waiters {
     setImmediate(() => {
       this.planned = false;
       if (this.claiming) return;
-      const round = planRound(this.parked, this.flags, (id) => this.parts.queues.limits(id).limited);
+      const round = planRound(this.parked, this.rules);
       if (round.waiters.length > 0) void this.claim(round);
     });
   }
@@ -223,6 +227,7 @@ export class Waiters {
       (waiter, index) => jobs[index]!.length < waiter.request.maxJobs && bytes[index]! < LITTLE_BYTES,
     );
     for (const asked of round.queues) {
+      this.rules.appetite.learn(asked.queueId, asked.waiters.length, (got.get(asked.queueId) ?? 0) >= asked.limit);
       if ((got.get(asked.queueId) ?? 0) < asked.limit && asked.waiters.every((index) => short[index])) {
         this.flags.empty(asked.queueId, round.version);
         this.lookAgain(asked.queueId);

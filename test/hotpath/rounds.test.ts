@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Appetite } from '../../src/hotpath/appetite.js';
 import { planRound, type Round } from '../../src/hotpath/round.js';
 import type { Waiter } from '../../src/hotpath/waiter.js';
 import { WorkFlags } from '../../src/hotpath/work-flags.js';
-
-const notLimited = (): boolean => false;
 
 function waiter(
   tenantId: string,
@@ -34,9 +33,35 @@ function waiter(
   };
 }
 
-function plan(waiters: readonly Waiter[], flags = new WorkFlags()): Round {
-  return planRound(new Set(waiters), flags, notLimited);
+function plan(waiters: readonly Waiter[], flags = new WorkFlags(), appetite = new Appetite()): Round {
+  return planRound(new Set(waiters), { flags, appetite, isLimited: () => false });
 }
+
+describe('the appetite for a queue', () => {
+  const parked = (count: number, mustLook = false): Waiter[] =>
+    Array.from({ length: count }, () => waiter('a', { 1: 1 }, { mustLook }));
+
+  it('serves few of many parked leases at first, those that have waited longest', () => {
+    const waiters = parked(500);
+    const round = plan(waiters);
+    assert.equal(round.waiters.length, 16);
+    assert.deepEqual(round.waiters, waiters.slice(0, 16));
+  });
+
+  it('grows while every lease gets its fill, and shrinks again when they do not', () => {
+    const appetite = new Appetite();
+    for (const asked of [16, 64, 256, 1_024]) appetite.learn(1, asked, true);
+    assert.equal(plan(parked(3_000), undefined, appetite).waiters.length, 2_000);
+    for (let round = 0; round < 10; round += 1) appetite.learn(1, 2_000, false);
+    assert.equal(plan(parked(500), undefined, appetite).waiters.length, 16);
+  });
+
+  it('leaves out nobody who has to look, and takes nothing from what one lease wants', () => {
+    assert.equal(plan(parked(500, true)).waiters.length, 500);
+    const [asked] = plan([waiter('a', { 1: 1 }, { maxJobs: 1_000 })]).queues;
+    assert.equal(asked!.limit, 1_000);
+  });
+});
 
 describe('word of work', () => {
   it('is believed of a queue never heard of', () => {
