@@ -95,7 +95,7 @@ export interface EnqueueItem {
 }
 
 export interface ItemContext {
-  readonly queue: KnownQueue;
+  readonly queue: Pick<KnownQueue, 'id' | 'maxPayloadBytes' | 'idempotencyWindow'>;
   /** The database's time, microseconds. */
   readonly now: number;
   /** What stands before a field's name in errors: empty, or `jobs[3].`. */

@@ -86,15 +86,21 @@ export const enqueueBatch = defineOperation({
 
 const LOOKS = 3;
 
+/** A queue that its first enqueue is about to make has the default settings. */
+const NEW_QUEUE = { maxPayloadBytes: null, idempotencyWindow: 86_400_000, id: 0 };
+
 async function enqueueAll(
   context: Context<Engine>,
   jobs: readonly (EnqueueFields & { readonly queue: string })[],
   pathOf: (index: number) => string,
 ): Promise<Enqueued[]> {
   for (let look = 1; ; look += 1) {
-    const queues = await resolveQueues(context, jobs, pathOf);
+    const queues = await knownQueues(context, jobs, pathOf);
     const now = context.engine.clock.now();
-    const unit = jobs.map((job, index) => toItem(job, { queue: queues.get(job.queue)!, now, path: pathOf(index) }));
+    const items = jobs.map((job, index) =>
+      toItem(job, { queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index) }),
+    );
+    const unit = await withQueues(context, items, jobs, queues);
     try {
       const results = await submit(context, unit);
       announce(context.engine, unit, results);
@@ -129,7 +135,7 @@ function announce(engine: Engine, unit: readonly EnqueueItem[], results: readonl
   engine.wakeups.ready(ready);
 }
 
-async function resolveQueues(
+async function knownQueues(
   { engine, tenant }: Context<Engine>,
   jobs: readonly { readonly queue: string }[],
   pathOf: (index: number) => string,
@@ -137,18 +143,31 @@ async function resolveQueues(
   const queues = new Map<string, KnownQueue>();
   for (const [index, { queue: name }] of jobs.entries()) {
     if (queues.has(name)) continue;
-    let queue = await engine.queues.find(tenant.id, name);
-    if (queue === undefined) {
-      if (!tenant.autoCreateQueues) {
-        const field = `${pathOf(index)}queue`;
-        throw new ServiceError('NOT_FOUND', `${field} names no queue`, {
-          fields: [{ field, message: 'names no queue' }],
-        });
-      }
-      queue = await engine.queues.findOrCreate(tenant.id, name);
-      engine.wakeups.changed(queue.id);
+    const queue = await engine.queues.find(tenant.id, name);
+    if (queue !== undefined) {
+      queues.set(name, queue);
+    } else if (!tenant.autoCreateQueues) {
+      const field = `${pathOf(index)}queue`;
+      const message = 'names no queue';
+      throw new ServiceError('NOT_FOUND', `${field} ${message}`, { fields: [{ field, message }] });
     }
-    queues.set(name, queue);
   }
   return queues;
+}
+
+/** Makes the queues that are missing, now that all of the jobs are known to be sound. */
+async function withQueues(
+  { engine, tenant }: Context<Engine>,
+  items: readonly EnqueueItem[],
+  jobs: readonly { readonly queue: string }[],
+  queues: Map<string, KnownQueue>,
+): Promise<EnqueueUnit> {
+  const missing = new Set(jobs.map(({ queue }) => queue).filter((name) => !queues.has(name)));
+  if (missing.size === 0) return items;
+  for (const name of missing) {
+    const queue = await engine.queues.findOrCreate(tenant.id, name);
+    engine.wakeups.changed(queue.id);
+    queues.set(name, queue);
+  }
+  return items.map((item, index) => ({ ...item, queueId: queues.get(jobs[index]!.queue)!.id }));
 }
