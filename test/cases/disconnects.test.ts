@@ -90,10 +90,11 @@ test('C17: a client that goes while its claim is under way: the job goes straigh
     await turns();
     await blocker.query('rollback');
     await blocker.end();
+    // Until its claim has gone through it is ready as well.
+    await until('it to be taken back', async () => (await returned()) === index + 1);
     await until('it to be back', async () => (await get(client, first)).state === 'ready');
     const job = await get(client, first);
     assert.deepEqual([job.attempt, job.releases, job.attempts], [0, 0, []], leave);
-    assert.equal(await returned(), index + 1);
     assert.equal((await leaseOne(client, queue)).id, second, 'it went to the tail');
     const again = await leaseOne(client, queue);
     assert.deepEqual([again.id, again.attempt, again.leaseEpoch], [first, 1, 2]);
