@@ -84,7 +84,8 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
 }
 
 test('C26: what was answered with success before and during a stop is there after it', async () => {
-  const service = await start();
+  // The stop lasts long enough for a second signal to come in the middle of it.
+  const service = await start({ STINT_DRAIN_DELAY_SECONDS: '1' });
   await enqueue(service, 'acked', 400);
   const leased = await lease(service, 'acked', 400);
   const polls = Array.from({ length: 50 }, () => service.client.post('/v1/queues/idle/lease', { wait: '30s' }));
