@@ -43,7 +43,8 @@ describe('NOTIFY', () => {
     for (const { status } of answers) assert.equal(status, 201);
     const ids = new Set(await queueIds('coalesced-'));
     await until('the last of them is heard', () => heard.length > 0 && ids.size === heardQueues(ids).size);
-    assert.ok(heard.length < enqueues / 4, `${heard.length} for ${enqueues} enqueues`);
+    assert.ok(heard.length < enqueues / 2, `${heard.length} for ${enqueues} enqueues`);
+    // The rule is a time: one in 5 ms at most, however fast the enqueues come.
     assert.ok(heard.length <= took / 5 + 2, `${heard.length} in ${took} ms`);
   });
 
