@@ -71,6 +71,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const secrets: Secrets = await keptSecrets(config, database.ordinary);
   const credentials = new KnownKeys(database.ordinary);
   const clock = new DatabaseClock();
+  // What fails here fails in the task's regular turn too, which reports it.
   const dueTimer = new DueTimer(clock, () => void runner.runOnce('promote-due').catch(() => undefined));
   const onScheduled = (due: number): void => dueTimer.at(due);
   const engine = createEngine({

@@ -7,6 +7,8 @@ interface LostClaim {
   readonly processId: number;
 }
 
+type Repair = Pick<ClaimKind<unknown>, 'giveBack'>;
+
 const EVERY_MS = 500;
 
 /**
@@ -21,7 +23,7 @@ export class LostClaims {
     private readonly log: Log,
   ) {}
 
-  add(kind: ClaimKind<never> | ClaimKind<unknown>, claim: LostClaim): void {
+  add(kind: Repair, claim: LostClaim): void {
     this.log.warn(
       { leases: claim.leaseIds.length },
       'the answer to a claim was lost; giving back what it may have leased',
@@ -33,7 +35,7 @@ export class LostClaims {
     this.closed = true;
   }
 
-  private async repair(kind: Pick<ClaimKind<unknown>, 'giveBack'>, claim: LostClaim): Promise<void> {
+  private async repair(kind: Repair, claim: LostClaim): Promise<void> {
     for (let gone = false; !this.closed;) {
       try {
         const wasGone = gone;

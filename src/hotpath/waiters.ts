@@ -12,7 +12,7 @@ import { WorkFlags } from './work-flags.js';
 
 export interface WaitersParts {
   readonly connections: Connections;
-  /** For giving back what a lost claim may have leased; planned without the hot settings. */
+  /** For giving back what a lost claim may have leased: beside the claims, not behind them. */
   readonly repairs: Connections;
   readonly queues: QueueDirectory;
   readonly maxParked: number;
@@ -159,8 +159,15 @@ export class Waiters {
     this.parts.metrics.returnedUndelivered(jobs);
   }
 
+  /** How many leases are parked. */
   get size(): number {
     return this.parked.size;
+  }
+
+  /** Counts and reports jobs that were found without a body and are dead now. */
+  buried(jobIds: readonly string[]): void {
+    this.parts.metrics.jobs('dead', jobIds.length);
+    this.parts.log.error({ jobIds }, 'leased jobs have no body and are dead');
   }
 
   /** Answers everybody who is parked with nothing; a claim under way is delivered. */

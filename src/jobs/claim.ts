@@ -137,6 +137,7 @@ function parameters(round: Round): unknown[] {
   ];
 }
 
+/** Makes leased jobs without a body dead, if they still are leased under these ids. Throws UNAVAILABLE. */
 export async function moveBodiless(connections: Connections, claimed: readonly Claimed[]): Promise<void> {
   await connections.query(BODY_MISSING, [
     plainArray(claimed.map(({ leaseId }) => leaseId)),
@@ -253,7 +254,7 @@ const LOCK_LIMITED: Statement = {
 };
 
 // For a claim whose answer was lost, by lease ids alone: no index serves that, and none is needed, since leases are few and this
-// is rare; runs on connections that may scan. May run beside settles: each row goes to whoever deletes it first.
+// is rare. May run beside settles: each row goes to whoever deletes it first.
 const GIVE_BACK_CLAIM: Statement = {
   name: 'claim-give-back',
   text: `with gone as (

@@ -24,6 +24,9 @@ export class QueueClosed extends Error {
   }
 }
 
+/** An id that collides is there at the next look: our insert has waited for the other's commit. More looks would hide a fault. */
+export const MOST_LOOKS = 5;
+
 export const MAX_FLUSH_ROWS = 1_000;
 export const MAX_FLUSH_BYTES = 8 * 1024 * 1024;
 
@@ -36,7 +39,7 @@ export const enqueueKind: BatchKind<EnqueueUnit, Enqueued[]> = {
   maxFlushes: 1,
   count: countEnqueued,
   flush: async (connections, units, repeated) => {
-    if (!repeated) return store(connections, units);
+    if (!repeated) return insertUnits(connections, units);
     return storeAgain(connections, units);
   },
 };
@@ -51,27 +54,19 @@ export function countEnqueued(
   if (repeated > 0) add('deduplicated', repeated);
 }
 
-async function store(
-  connections: Connections | Connection,
-  units: readonly EnqueueUnit[],
-): Promise<(Enqueued[] | Error)[]> {
-  const stored = await insertUnits(connections, units);
-  return units.map((unit, index) => stored[index] ?? unit.map(notStored));
-}
-
 /**
  * After a lost connection: what the first try has stored is there under its ids; only the rest is sent again. While the old
  * backend has not ended, its ids collide with ours (23505), and we look again.
  */
 async function storeAgain(connections: Connections, units: readonly EnqueueUnit[]): Promise<(Enqueued[] | Error)[]> {
-  for (;;) {
+  for (let tries = 1; ; tries += 1) {
     const known = await findStored(connections, units);
     const missing = units.filter((unit) => !known.has(unit[0]!.id));
     try {
-      const results = missing.length === 0 ? [] : await store(connections, missing);
+      const results = missing.length === 0 ? [] : await insertUnits(connections, missing);
       return units.map((unit) => results[missing.indexOf(unit)] ?? unit.map((item) => known.get(item.id)!));
     } catch (error) {
-      if (!isStoredMeanwhile(error)) throw error;
+      if (!isStoredMeanwhile(error) || tries === MOST_LOOKS) throw error;
     }
   }
 }
@@ -140,10 +135,6 @@ function refusalOf(fault: 'closed' | 'full' | 'unit', item: EnqueueItem): Error 
 function fresh(row: { id: string; enqueuedAt: number; runAt: number }): Enqueued {
   const state = row.runAt > row.enqueuedAt ? 'scheduled' : 'ready';
   return { id: row.id, state, enqueuedAt: row.enqueuedAt, runAt: row.runAt, deduplicated: false };
-}
-
-function notStored(): never {
-  throw new Error('the enqueue statement said nothing of a unit');
 }
 
 function parameters(units: readonly EnqueueUnit[], items: readonly EnqueueItem[]): unknown[] {

@@ -8,6 +8,7 @@ import {
   findStored,
   insertUnits,
   isStoredMeanwhile,
+  MOST_LOOKS,
   MAX_FLUSH_BYTES,
   MAX_FLUSH_ROWS,
   type Enqueued,
@@ -39,7 +40,7 @@ export const enqueueKeyedKind: BatchKind<EnqueueUnit, Enqueued[]> = {
         now.forEach(({ index }, place) => (results[index] = done[place]!));
         left = [];
       } catch (error) {
-        if (repeated && isStoredMeanwhile(error)) continue;
+        if (repeated && isStoredMeanwhile(error) && round < MOST_LOOKS) continue;
         if (!(error instanceof Refused)) throw error;
         for (const [place, reason] of error.reasons) results[now[place]!.index] = reason;
         left = now.filter((_, place) => !error.reasons.has(place));

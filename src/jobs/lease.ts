@@ -97,16 +97,29 @@ function merged(queues: readonly { readonly name: string; readonly weight?: numb
  */
 async function deliverable(context: Context<Engine>, claimed: readonly Claimed[]): Promise<LeasedJobs> {
   const bodiless = claimed.filter(({ bodyMissing }) => bodyMissing);
-  if (bodiless.length > 0) await moveBodiless(context.engine.database.settle, bodiless);
   const whole = claimed.filter(({ bodyMissing }) => !bodyMissing);
-  if (whole.length === 0) return [];
   const back = (): void => giveBack(context, whole);
+  if (bodiless.length > 0) await bury(context.engine, bodiless).catch(backAndThrow(back));
+  if (whole.length === 0) return [];
   if (context.signal.aborted) back();
   else context.signal.addEventListener('abort', back, { once: true });
   return whole.map(({ job }) => job);
 }
 
 type LeasedJobs = Claimed['job'][];
+
+async function bury(engine: Engine, bodiless: readonly Claimed[]): Promise<void> {
+  await moveBodiless(engine.database.settle, bodiless);
+  engine.waiters.buried(bodiless.map(({ jobId }) => jobId));
+}
+
+/** The caller gets an error in place of its jobs. */
+function backAndThrow(back: () => void): (error: unknown) => never {
+  return (error) => {
+    back();
+    throw error;
+  };
+}
 
 function giveBack({ engine, tenant }: Context<Engine>, claimed: readonly Claimed[]): void {
   engine.waiters.undelivered(claimed.length);

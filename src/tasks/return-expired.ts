@@ -35,7 +35,7 @@ interface Returned extends Omit<Upcoming, 'jobId'> {
   readonly fate: 'ready' | 'dead' | 'cancelled';
 }
 
-// Reads the whole lease table, which is small, on connections that may scan; locks what has run out in the order of its key, skipping
+// Reads the whole lease table, which is small and has no index that would serve; locks what has run out in the order of its key, skipping
 // what an ack, a heartbeat or another instance holds. A lease that was extended or ended in between no longer matches when its lock
 // is had (the condition is checked again on the newest version of the row), so neither a finished job nor a new lease is touched.
 const RETURN: Statement = {

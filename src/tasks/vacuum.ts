@@ -2,9 +2,6 @@ import type { Connections, Statement } from '../db/pool.js';
 import type { Log } from '../observability/log.js';
 import type { Task } from './runner.js';
 
-/** The hot tables, whose dead rows are the service's own to clear away: autovacuum comes too seldom for them. */
-const TABLES = ['ready', 'scheduled', 'lease', 'queue_count'];
-
 /**
  * Clears dead rows of the hot tables, on one instance at a time, and only when the oldest transaction has moved since the last
  * pass: otherwise each pass would walk everything for nothing.
@@ -29,11 +26,11 @@ export function vacuumTask(connections: Connections, log: Pick<Log, 'warn'>): Ta
         const [lock] = await connection.query<{ mine: boolean }>(LOCK);
         if (lock?.mine !== true) return 0;
         try {
-          for (const table of TABLES) await connection.query({ name: `vacuum-${table}`, text: STATEMENTS[table]! });
+          for (const statement of VACUUMS) await connection.query(statement);
         } finally {
           await connection.query(UNLOCK);
         }
-        return TABLES.length;
+        return VACUUMS.length;
       });
       if (vacuumed > 0) horizon = seen.horizon;
       return { counts: { vacuumed } };
@@ -46,12 +43,14 @@ const NOT_ALLOWED =
   'this database role may not vacuum the hot tables, so their dead rows pile up: let it own them or grant it MAINTAIN (PostgreSQL 17), ' +
   'or have autovacuum do it: alter table stint.ready (and scheduled, lease, queue_count) set (autovacuum_enabled = on)';
 
-const STATEMENTS: Readonly<Record<string, string>> = {
-  ready: 'vacuum (truncate off, skip_locked on, parallel 0) stint.ready',
-  scheduled: 'vacuum (truncate off, skip_locked on, parallel 0) stint.scheduled',
-  lease: 'vacuum (truncate off, skip_locked on, parallel 0) stint.lease',
-  queue_count: 'vacuum (truncate off, skip_locked on, parallel 0) stint.queue_count',
-};
+// The hot tables, whose dead rows are the service's own to clear away: autovacuum comes too seldom for them. Takes the lock that lets
+// reads and writes pass; a table that somebody else holds is left for the next pass.
+const VACUUMS: readonly Statement[] = [
+  { name: 'vacuum-ready', text: 'vacuum (truncate off, skip_locked on, parallel 0) stint.ready' },
+  { name: 'vacuum-scheduled', text: 'vacuum (truncate off, skip_locked on, parallel 0) stint.scheduled' },
+  { name: 'vacuum-lease', text: 'vacuum (truncate off, skip_locked on, parallel 0) stint.lease' },
+  { name: 'vacuum-queue-count', text: 'vacuum (truncate off, skip_locked on, parallel 0) stint.queue_count' },
+];
 
 // Reads only. The horizon is the oldest transaction that may still see a dead row.
 const HORIZON: Statement = {
