@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { check } from './check.js';
 import { type Config, loadConfig } from './config.js';
 import { startEmbedded } from './db/embedded.js';
 import { migrate } from './db/migrate.js';
@@ -12,7 +13,10 @@ const HELP = `Usage: stint <command>
 
   serve      start the service: migrate the database, then serve until SIGINT or SIGTERM
   migrate    bring the database up to this version, and end
+  check      look whether everything in the database is as it must be: exit code 0 when it is, 1 when not, 2 when it cannot
+             be told; changes nothing, may run beside the service
 
+  --json     of check: one JSON document
   --version  print the version
   --help     print this
 
@@ -21,7 +25,7 @@ Configuration comes from environment variables that begin with STINT_; see docs/
 
 const exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
   process.stderr.write(`stint: ${sentenceOf(error)}\n`);
-  return 1;
+  return process.argv.slice(2).includes('check') ? 2 : 1;
 });
 process.exit(exitCode);
 
@@ -30,16 +34,21 @@ async function main(args: string[]): Promise<number> {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
-    options: { version: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+    options: { version: { type: 'boolean' }, help: { type: 'boolean', short: 'h' }, json: { type: 'boolean' } },
   });
   if (values.help === true) return print(HELP);
   if (values.version === true) return print(`${version()}\n`);
   const [command, ...rest] = positionals;
+  const json = values.json === true;
+  if (rest.length === 0 && command === 'check') {
+    return check(loadConfig(undefined, { needsAdminKey: false }), { json, write: print });
+  }
+  if (json) throw new Error('--json is of check (--help)');
   if (rest.length === 0 && command === 'serve') return serve(loadConfig());
   if (rest.length === 0 && command === 'migrate') return migrateOnly(loadConfig(undefined, { needsAdminKey: false }));
   throw new Error(
     command === undefined
-      ? 'give a command: serve or migrate (--help)'
+      ? 'give a command: serve, migrate or check (--help)'
       : `no such command: ${positionals.join(' ')} (--help)`,
   );
 }
@@ -99,6 +108,9 @@ function print(text: string): number {
 
 function sentenceOf(error: unknown): string {
   const { code, port } = error as { code?: string; port?: number };
+  if (code === 'UNAVAILABLE' && error instanceof Error && error.cause !== undefined) {
+    return `${error.message}: ${sentenceOf(error.cause)}`;
+  }
   if (code === 'EADDRINUSE') return `port ${port ?? ''} is in use by another program: choose another`;
   if (error instanceof AggregateError) return error.errors.map(sentenceOf).join('; ');
   return error instanceof Error ? error.message : String(error);

@@ -26,6 +26,8 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
  * | `stint_task_runs_total`                   | counter   | task, result               | runs by result                                                           |
  * | `stint_task_rows_total`                   | counter   | task, count                | what the runs did, in the task's own words                               |
  * | `stint_task_last_success_timestamp_seconds` | gauge   | task                       | when the task last went through                                          |
+ * | `stint_invariant_breaches`                | gauge     | breach                     | jobs that break a rule of storage, as the last round of checks found     |
+ * | `stint_invariant_round_timestamp_seconds` | gauge     | –                          | when a round of checks last came round; 0 before the first               |
  * | `stint_process_*`, `stint_nodejs_*`       |           |                            | processor, memory, event loop lag, garbage collection of the process     |
  */
 
@@ -80,20 +82,20 @@ export type Metrics = ReturnType<typeof createMetrics>;
 /** The instruments of one service, in a registry of their own. */
 export function createMetrics() {
   const registry = new Registry();
+  const registers = [registry];
   collectDefaultMetrics({ register: registry, prefix: 'stint_' });
   return {
-    ...callInstruments(registry),
-    ...batchInstruments(registry),
-    ...queueInstruments(registry),
-    ...databaseInstruments(registry),
-    ...taskInstruments(registry),
+    ...callInstruments(registers),
+    ...batchInstruments(registers),
+    ...queueInstruments(registers),
+    ...databaseInstruments(registers),
+    ...taskInstruments(registers),
     /** The text of a scrape and its media type. */
     render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
   };
 }
 
-function callInstruments(registry: Registry) {
-  const registers = [registry];
+function callInstruments(registers: Registry[]) {
   const seconds = new Histogram({
     name: 'stint_operation_seconds',
     help: 'Time spent on a call, without the time a long poll sat idle',
@@ -125,8 +127,7 @@ function callInstruments(registry: Registry) {
   };
 }
 
-function batchInstruments(registry: Registry) {
-  const registers = [registry];
+function batchInstruments(registers: Registry[]) {
   const labelNames = ['kind'] as const;
   const rows = new Histogram({
     name: 'stint_batch_rows',
@@ -173,8 +174,7 @@ function batchInstruments(registry: Registry) {
   };
 }
 
-function queueInstruments(registry: Registry) {
-  const registers = [registry];
+function queueInstruments(registers: Registry[]) {
   const returned = new Counter({
     name: 'stint_deliveries_returned_total',
     help: 'Leased jobs put back since their caller was gone before the answer',
@@ -214,8 +214,7 @@ function queueInstruments(registry: Registry) {
   };
 }
 
-function databaseInstruments(registry: Registry) {
-  const registers = [registry];
+function databaseInstruments(registers: Registry[]) {
   const connections = new Gauge({
     name: 'stint_pool_connections',
     help: 'Database connections',
@@ -250,8 +249,7 @@ function databaseInstruments(registry: Registry) {
   };
 }
 
-function taskInstruments(registry: Registry) {
-  const registers = [registry];
+function taskInstruments(registers: Registry[]) {
   const seconds = new Histogram({
     name: 'stint_task_seconds',
     help: 'Time of one run of a background task',
@@ -277,7 +275,20 @@ function taskInstruments(registry: Registry) {
     labelNames: ['task'] as const,
     registers,
   });
+  const breaches = new Gauge({
+    name: 'stint_invariant_breaches',
+    help: 'Jobs that break a rule of storage, as the last round of checks found',
+    labelNames: ['breach'] as const,
+    registers,
+  });
+  const round = new Gauge({
+    name: 'stint_invariant_round_timestamp_seconds',
+    help: 'When a round of checks last came round; 0 before the first',
+    registers,
+  });
   return {
+    invariantBreaches: (breach: string, jobs: number): void => breaches.set({ breach }, jobs),
+    invariantRound: (): void => round.setToCurrentTime(),
     task: (task: string, result: 'ok' | 'error', took: number, counts: Readonly<Record<string, number>> = {}): void => {
       seconds.observe({ task }, took);
       runs.inc({ task, result });

@@ -1,6 +1,7 @@
-import { Connections } from '../db/pool.js';
+import { Connections, INDEX_SETTINGS } from '../db/pool.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
+import { CHECK_TIMEOUT_MS, createCheck } from './check.js';
 import { createDeleteQueues } from './delete-queues.js';
 import { expireJobs } from './expire-jobs.js';
 import { foldCounts } from './fold-counts.js';
@@ -29,14 +30,18 @@ export function createTasks({
   readonly list: readonly Task[];
   close(): Promise<void>;
 } {
-  const vacuum = new Connections({
+  const shared = {
     url,
-    name: 'vacuum',
     size: 1,
-    settings: {},
-    statementTimeout: 0,
-    onCall: (pool) => metrics.databaseCalls(pool),
-    onLost: (pool, error) => log.warn({ pool, err: error }, 'an idle database connection was lost'),
+    onCall: (pool: string) => metrics.databaseCalls(pool),
+    onLost: (pool: string, error: Error) => log.warn({ pool, err: error }, 'an idle database connection was lost'),
+  };
+  const vacuum = new Connections({ ...shared, name: 'vacuum', settings: {}, statementTimeout: 0 });
+  const check = new Connections({
+    ...shared,
+    name: 'check',
+    settings: INDEX_SETTINGS,
+    statementTimeout: CHECK_TIMEOUT_MS,
   });
   return {
     list: [
@@ -53,7 +58,10 @@ export function createTasks({
       createSampleDepth(metrics),
       watchEndings,
       vacuumTask(vacuum, log),
+      createCheck({ connections: check, metrics, log }),
     ],
-    close: () => vacuum.close(),
+    close: async () => {
+      await Promise.all([vacuum.close(), check.close()]);
+    },
   };
 }
