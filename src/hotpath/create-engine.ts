@@ -5,6 +5,8 @@ import type { DatabaseClock } from './clock.js';
 import type { Database } from './database.js';
 import { Endings } from './endings.js';
 import type { Engine } from './engine.js';
+import { Floors } from './floors.js';
+import { Lanes } from './lanes.js';
 import { QueueDirectory } from './queue-directory.js';
 import { Waiters } from './waiters.js';
 import { Wakeups } from './wakeups.js';
@@ -24,10 +26,12 @@ export interface EngineParts {
 export function createEngine(parts: EngineParts): Engine {
   const { database, clock, credentials, metrics, log, maxWaiting } = parts;
   const queues = new QueueDirectory(database.ordinary);
+  const lanes = new Lanes();
   const waiters = new Waiters({
     connections: database.claim,
     repairs: database.tasks,
     queues,
+    lanes,
     maxParked: maxWaiting,
     metrics,
     log,
@@ -40,6 +44,7 @@ export function createEngine(parts: EngineParts): Engine {
     url: parts.url,
     log,
     metrics,
+    onConnected: () => lanes.forget(),
     onReady: (ids) => waiters.ready(ids),
     onChanged: (ids) => {
       queues.forget(ids);
@@ -54,6 +59,7 @@ export function createEngine(parts: EngineParts): Engine {
     queues,
     waiters,
     wakeups,
+    floors: new Floors({ lanes, onBreach: (queueId) => waiters.ready([queueId]), log }),
     batches: new Batches({ database, maxWaiting, metrics, log }),
     endings: new Endings(),
     clock,

@@ -2,6 +2,7 @@ import type { Batches } from './batches.js';
 import type { DatabaseClock } from './clock.js';
 import type { Database } from './database.js';
 import type { Endings } from './endings.js';
+import type { Floors } from './floors.js';
 import type { QueueDirectory } from './queue-directory.js';
 import type { Waiters } from './waiters.js';
 import type { Wakeups } from './wakeups.js';
@@ -13,6 +14,7 @@ export interface Engine {
   readonly batches: Batches;
   readonly waiters: Waiters;
   readonly wakeups: Wakeups;
+  readonly floors: Floors;
   readonly endings: Endings;
   readonly clock: DatabaseClock;
   /** What is remembered of API keys. */

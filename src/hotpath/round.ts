@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto';
-import type { Appetite } from './appetite.js';
+import type { Expectations } from './expectations.js';
+import type { Start } from './lanes.js';
 import type { Waiter } from './waiter.js';
-import type { WorkFlags } from './work-flags.js';
 
 /**
  * One claim: what is asked for, for whom. Each queue has a stretch of slots, one a row it may give; slot `offset + n` (from 1)
@@ -27,28 +27,23 @@ export interface RoundQueue {
   readonly offset: number;
   readonly limit: number;
   readonly waiters: readonly number[];
+  readonly start: Start;
 }
 
 const MOST_SLOTS = 2_000;
 
-export interface RoundRules {
-  readonly flags: WorkFlags;
-  readonly appetite: Appetite;
-  readonly isLimited: (queueId: number) => boolean;
-}
-
 /**
  * Takes those that can be served now, a tenant at a time in turn, those that have waited longest first. Of those that are parked
- * only as many as the queue is likely to have jobs for; whoever has to look is always taken.
+ * only as many as the queue is likely to have jobs for; whoever has to look is always taken. At most `most` of them.
  */
-export function planRound(parked: ReadonlySet<Waiter>, { flags, appetite, isLimited }: RoundRules): Round {
-  const asks = new Map<number, { waiter: number; preference: number; rows: number }[]>();
+export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectations, most = Infinity): Round {
+  const asks = new Map<number, Ask[]>();
   const waiters: Waiter[] = [];
   const partial = new Set<number>();
   let slots = 0;
   for (const waiter of inTurn(parked)) {
     const candidates = [...waiter.queues].filter(
-      ([id]) => waiter.mustLook || (!flags.knownEmpty(id) && (asks.get(id)?.length ?? 0) < appetite.of(id)),
+      ([id]) => waiter.mustLook || (asks.get(id)?.length ?? 0) < expectations.appetiteFor(id),
     );
     if (candidates.length === 0) continue;
     const index = waiters.push(waiter) - 1;
@@ -64,13 +59,19 @@ export function planRound(parked: ReadonlySet<Waiter>, { flags, appetite, isLimi
       if (sofar === undefined) asks.set(queueId, [ask]);
       else sofar.push(ask);
     }
-    if (slots >= MOST_SLOTS) break;
+    if (slots >= MOST_SLOTS || waiters.length >= most) break;
   }
-  const limited = [...asks.keys()].filter(isLimited).sort((a, b) => a - b);
-  return { waiters, ...layOut(asks), partial, version: flags.version, limited };
+  const limited = [...asks.keys()].filter((id) => expectations.isLimited(id)).sort((a, b) => a - b);
+  return { waiters, ...layOut(asks, expectations), partial, version: expectations.flags.version, limited };
 }
 
-function layOut(asks: ReadonlyMap<number, readonly { waiter: number; preference: number; rows: number }[]>) {
+interface Ask {
+  readonly waiter: number;
+  readonly preference: number;
+  readonly rows: number;
+}
+
+function layOut(asks: ReadonlyMap<number, readonly Ask[]>, expectations: Expectations) {
   const queues: RoundQueue[] = [];
   const slotWaiter: number[] = [];
   const slotPreference: number[] = [];
@@ -87,6 +88,7 @@ function layOut(asks: ReadonlyMap<number, readonly { waiter: number; preference:
       offset,
       limit: slotWaiter.length - offset,
       waiters: [...new Set(asked.map((ask) => ask.waiter))],
+      start: expectations.start(queueId),
     });
   }
   const leaseIds = Array.from(randomFillSync(new BigInt64Array(slotWaiter.length)), String);

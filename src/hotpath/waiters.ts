@@ -2,20 +2,23 @@ import { isConnectionLost, isTransient, type Connections } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
-import { Appetite } from './appetite.js';
-import type { ClaimedJob, ClaimKind } from './claim-kind.js';
+import type { Claim, ClaimKind } from './claim-kind.js';
+import { Expectations } from './expectations.js';
+import type { Lanes, Stretch } from './lanes.js';
 import { LostClaims } from './lost-claims.js';
 import type { KnownQueue, QueueDirectory } from './queue-directory.js';
-import { planRound, type Round, type RoundRules } from './round.js';
+import { planRound, type Round } from './round.js';
 import type { LeaseRequest, Waiter } from './waiter.js';
-import { WorkFlags } from './work-flags.js';
 
 export interface WaitersParts {
   readonly connections: Connections;
   /** For giving back what a lost claim may have leased: beside the claims, not behind them. */
   readonly repairs: Connections;
   readonly queues: QueueDirectory;
+  readonly lanes: Lanes;
   readonly maxParked: number;
+  /** How many claims run at once, and how many leases one serves. One for all who wait, unless a benchmark wants it otherwise. */
+  readonly claims?: { readonly atOnce: number; readonly leases: number };
   readonly metrics: Metrics;
   readonly log: Log;
 }
@@ -28,27 +31,25 @@ const TRIES = 5;
  *   arrives meanwhile joins the next.
  * - A lease that has not looked at the database yet looks once, unless it may park and its queues are known to be empty as of
  *   the last poll; so a call with `wait: 0` never answers "empty" from memory.
- * - A queue is believed empty only by a claim that asked for more than it got and began after the last word that the queue has
- *   work (`WorkFlags` compares versions): a wake-up between "empty" and "sleep" is never lost.
+ * - A queue is believed empty only by a claim that asked for more than it got, looked everywhere (`Lanes`) and began after the last
+ *   word that the queue has work (`WorkFlags` compares versions): a wake-up between "empty" and "sleep" is never lost.
  * - Jobs are leased under ids made before the statement. A claim whose answer is lost is never repeated under its ids: its
  *   callers claim anew, and what the lost one may have leased is given back until its backend is gone (`LostClaims`).
  * - Whoever is gone when its jobs arrive, or before it has been given them, gets nothing: they go straight back.
  */
 export class Waiters {
-  private readonly flags = new WorkFlags();
+  private readonly expectations: Expectations;
   private readonly parked = new Set<Waiter>();
   private kind: ClaimKind<unknown> | undefined;
-  private claiming = false;
+  private claiming = 0;
   private planned = false;
   private closed = false;
   private failures = 0;
-  private readonly paced = new Map<number, NodeJS.Timeout>();
   private readonly lost: LostClaims;
-  private readonly rules: RoundRules;
 
   constructor(private readonly parts: WaitersParts) {
-    const isLimited = (queueId: number): boolean => parts.queues.limits(queueId).limited;
-    this.rules = { flags: this.flags, appetite: new Appetite(), isLimited };
+    const { queues, lanes } = parts;
+    this.expectations = new Expectations({ queues, lanes, onPace: (queueId) => this.ready([queueId]) });
     this.lost = new LostClaims(parts.repairs, parts.log);
   }
 
@@ -84,7 +85,8 @@ export class Waiters {
         },
       };
       request.queues.forEach(({ name, weight }, index) => place(waiter, { name, weight, queue: found[index] }));
-      waiter.mustLook = request.wait === 0 || [...waiter.queues.keys()].some((id) => !this.flags.knownEmpty(id));
+      waiter.mustLook =
+        request.wait === 0 || [...waiter.queues.keys()].some((id) => !this.expectations.flags.knownEmpty(id));
       if (this.closed || (waiter.late && waiter.queues.size === 0)) {
         waiter.answer([]);
         return;
@@ -97,7 +99,7 @@ export class Waiters {
 
   /** Jobs may be ready in these queues. */
   ready(queueIds: readonly number[] | 'all'): void {
-    this.flags.mark(queueIds);
+    this.expectations.flags.mark(queueIds);
     this.plan();
   }
 
@@ -115,16 +117,21 @@ export class Waiters {
   /** The poll's answer: of the queues it looked at, those with work; the others are empty if nothing was heard since `begun`. */
   polled(looked: readonly number[], withWork: readonly number[], begun: number): void {
     const work = new Set(withWork);
-    this.flags.polled(
+    this.expectations.flags.polled(
       looked.filter((id) => !work.has(id)),
       begun,
     );
     if (withWork.length > 0) this.ready(withWork);
   }
 
+  /** Where there may be rows in these queues. */
+  whereToLook(queueIds: readonly number[]): (readonly Stretch[])[] {
+    return queueIds.map((queueId) => this.parts.lanes.fromFloors(queueId));
+  }
+
   /** A mark in time, taken before a poll begins. */
   version(): number {
-    return this.flags.version;
+    return this.expectations.flags.version;
   }
 
   /** Queues that have come into being: whoever waits for their names waits for them from now on. */
@@ -173,9 +180,9 @@ export class Waiters {
   /** Answers everybody who is parked with nothing; a claim under way is delivered. */
   async close(): Promise<void> {
     this.closed = true;
-    for (const timer of this.paced.values()) clearTimeout(timer);
+    this.expectations.close();
     for (const waiter of [...this.parked]) if (!waiter.busy) waiter.answer([]);
-    while (this.claiming) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (this.claiming > 0) await new Promise((resolve) => setTimeout(resolve, 5));
     this.lost.close();
   }
 
@@ -190,18 +197,21 @@ export class Waiters {
   }
 
   private plan(): void {
-    if (this.planned || this.claiming || this.parked.size === 0) return;
+    const { atOnce, leases } = this.parts.claims ?? ONE_FOR_ALL;
+    if (this.planned || this.claiming >= atOnce || this.parked.size === 0) return;
     this.planned = true;
     setImmediate(() => {
       this.planned = false;
-      if (this.claiming) return;
-      const round = planRound(this.parked, this.rules);
-      if (round.waiters.length > 0) void this.claim(round);
+      if (this.claiming >= atOnce) return;
+      const round = planRound(this.parked, this.expectations, leases);
+      if (round.waiters.length === 0) return;
+      void this.claim(round);
+      this.plan();
     });
   }
 
   private async claim(round: Round): Promise<void> {
-    this.claiming = true;
+    this.claiming += 1;
     for (const waiter of round.waiters) {
       waiter.busy = true;
       stopIdling(waiter);
@@ -212,56 +222,35 @@ export class Waiters {
       this.failures = 0;
       this.deliver(round, claimed);
     } catch (error) {
-      if (isConnectionLost(error) && processId !== undefined)
-        this.lost.add(this.kind!, { leaseIds: round.leaseIds, processId });
+      if (isConnectionLost(error)) {
+        this.parts.lanes.forget();
+        if (processId !== undefined) this.lost.add(this.kind!, { leaseIds: round.leaseIds, processId });
+      }
       await this.failed(round, error);
     }
-    this.claiming = false;
+    this.claiming -= 1;
     this.plan();
   }
 
-  private deliver(round: Round, claimed: readonly ClaimedJob<unknown>[]): void {
+  private deliver(round: Round, claim: Claim<unknown>): void {
     const jobs = round.waiters.map((): unknown[] => []);
     const bytes = round.waiters.map(() => 0);
-    const got = new Map<number, number>();
-    for (const item of claimed) {
+    for (const item of claim.jobs) {
       jobs[item.waiter]!.push(item.job);
       bytes[item.waiter]! += item.bytes;
-      got.set(item.queueId, (got.get(item.queueId) ?? 0) + 1);
     }
-    // A waiter that has enough may have left rows to its neighbours: then a queue that gave little is not empty.
-    const short = round.waiters.map(
-      (waiter, index) => jobs[index]!.length < waiter.request.maxJobs && bytes[index]! < LITTLE_BYTES,
-    );
-    for (const asked of round.queues) {
-      this.rules.appetite.learn(asked.queueId, asked.waiters.length, (got.get(asked.queueId) ?? 0) >= asked.limit);
-      if ((got.get(asked.queueId) ?? 0) < asked.limit && asked.waiters.every((index) => short[index])) {
-        this.flags.empty(asked.queueId, round.version);
-        this.lookAgain(asked.queueId);
-      }
-    }
-    this.parts.metrics.jobs('leased', claimed.length);
+    const wantsMore = ({ request }: Waiter, index: number): boolean =>
+      jobs[index]!.length < request.maxJobs && bytes[index]! < LITTLE_BYTES;
+    this.expectations.learn(round, claim, round.waiters.map(wantsMore));
+    this.parts.metrics.jobs('leased', claim.jobs.length);
+    const unsure = new Set(round.queues.flatMap(({ start, waiters }) => (start.shortened ? waiters : [])));
     round.waiters.forEach((waiter, index) => {
       waiter.busy = false;
-      waiter.mustLook = round.partial.has(index);
+      waiter.mustLook = round.partial.has(index) || unsure.has(index);
       const over = waiter.late || waiter.request.signal.aborted || this.closed;
       if (jobs[index]!.length > 0 || (over && !this.owesLook(waiter))) waiter.answer(jobs[index]!);
       else waiter.idleSince = performance.now();
     });
-  }
-
-  /** A queue at its rate limit has work again when the next lease is due. */
-  private lookAgain(queueId: number): void {
-    const { rateInterval } = this.parts.queues.limits(queueId);
-    if (rateInterval === null || this.paced.has(queueId)) return;
-    const timer = setTimeout(
-      () => {
-        this.paced.delete(queueId);
-        this.ready([queueId]);
-      },
-      Math.min(LONGEST_PACE_MS, Math.max(SHORTEST_PACE_MS, rateInterval)),
-    );
-    this.paced.set(queueId, timer);
   }
 
   private async failed(round: Round, error: unknown): Promise<void> {
@@ -280,8 +269,7 @@ export class Waiters {
   }
 }
 
-/** Between these the queue's own pace is kept; beyond them a poll looks anyway. */
-const [SHORTEST_PACE_MS, LONGEST_PACE_MS] = [10, 1_000];
+const ONE_FOR_ALL = { atOnce: 1, leases: Infinity };
 
 /** An answer of fewer bytes was not cut for its size (replies are cut at 3 MiB, jobs are at most a little over 2 MiB). */
 const LITTLE_BYTES = 900_000;

@@ -14,6 +14,8 @@ export interface WakeupsParts {
   readonly url: string;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** There is a connection, perhaps to another server than before. */
+  readonly onConnected: () => void;
   /** Jobs may be ready in these queues; `all` when it is not known in which. */
   readonly onReady: (queueIds: readonly number[] | 'all') => void;
   /** These queues have changed. */
@@ -141,6 +143,7 @@ export class Wakeups {
     }
     this.client = client;
     this.report(true);
+    this.parts.onConnected();
     this.parts.onChanged('all');
     this.parts.onReady('all');
     this.checker = setTimeout(() => void this.check(client), CHECK_EVERY_MS);

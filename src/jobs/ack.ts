@@ -65,7 +65,7 @@ export function ackEach(context: Context<Engine>, items: readonly (AckItem | Inv
   return settleEach(context, settling, items);
 }
 
-const ackKind: BatchKind<SettleItem<AckItem>, AckResult> = {
+export const ackKind: BatchKind<SettleItem<AckItem>, AckResult> = {
   name: 'ack',
   connections: 'settle',
   maxRows: 500,

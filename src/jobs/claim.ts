@@ -3,7 +3,9 @@ import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
 import type { Connections, OwnConnection, Statement } from '../db/pool.js';
 import { plainArray, textArray } from '../db/literals.js';
 import type { ClaimKind } from '../hotpath/claim-kind.js';
+import type { Taken } from '../hotpath/lanes.js';
 import type { Round } from '../hotpath/round.js';
+import { stretchParameters } from '../hotpath/stretches.js';
 import { LastError, readAttemptError } from './attempt-error.js';
 import { formatLeaseToken } from './lease-token.js';
 
@@ -54,9 +56,10 @@ export const claimKind: ClaimKind<Claimed> = {
     };
     const rows = await (round.limited.length > 0 ? connections.transaction(claim) : connections.withConnection(claim));
     const slots = new Map(round.leaseIds.map((leaseId, slot) => [leaseId, slot]));
-    return rows
+    const jobs = rows
       .map((row) => toClaimed(row, round, slots.get(row.leaseId)!))
       .sort((a, b) => a.preference - b.preference || a.slot - b.slot);
+    return { jobs, taken: takenOf(rows.find((row) => row.taken !== null)?.taken ?? []) };
   },
   giveBack: (connections, leaseIds) => connections.query(GIVE_BACK_CLAIM, [plainArray(leaseIds)]).then(() => undefined),
 };
@@ -84,6 +87,18 @@ interface ClaimedRow {
   readonly error: string | null;
   readonly errorOutcome: string | null;
   readonly errorAttempt: number | null;
+  /** On one row: queue, rank, highest position and number of what was taken. */
+  readonly taken: readonly (readonly [number, number, number, number])[] | null;
+}
+
+function takenOf(lanes: NonNullable<ClaimedRow['taken']>): ReadonlyMap<number, Taken> {
+  const queues = new Map<number, Map<number, { pos: number; rows: number }>>();
+  for (const [queueId, rank, pos, rows] of lanes) {
+    const queue = queues.get(queueId);
+    if (queue === undefined) queues.set(queueId, new Map([[rank, { pos, rows }]]));
+    else queue.set(rank, { pos, rows });
+  }
+  return queues;
 }
 
 /** Slots follow the order of the ready rows, queue by queue. */
@@ -134,6 +149,7 @@ function parameters(round: Round): unknown[] {
     textArray(requests.map(({ worker }) => worker)),
     REPLY_BYTES,
     JOB_BYTES,
+    ...stretchParameters(round.queues.map(({ start }) => start.stretches)),
   ];
 }
 
@@ -146,7 +162,7 @@ export async function moveBodiless(connections: Connections, claimed: readonly C
 }
 
 // One statement for all who wait, whatever their queues. Locks the ready rows it looks at, skipping those that others hold, in
-// the order of ready's primary key (queue, rank, pos), which serves the search; any number may run at once. Rows locked but not
+// the order of ready's primary key (queue, rank, pos), which serves the search stretch by stretch (`Lanes`); any number may run at once. Rows locked but not
 // taken (their waiter has enough, or its reply is full) are free again at the commit. Rows of `ready` are never updated, so a
 // locked row is there to be deleted: the delete takes exactly the rows of `kept`, and if it ever did not, the division by zero
 // undoes everything. A claim is durable before its reply: it must not be run with synchronous_commit off. A job that stands in
@@ -158,7 +174,7 @@ const CLAIM: Statement = {
 picked as materialized (
   select x.*, w.start, q.visibility_timeout as queue_timeout, q.max_lease_duration,
     w.start + row_number() over (partition by x.queue_id order by x.rank, x.pos) as slot
-  from unnest($1::int[], $2::int[], $3::int[]) as w(queue_id, lim, start)
+  from unnest($1::int[], $2::int[], $3::int[], $12::int[], $13::int[]) as w(queue_id, lim, start, first_stretch, last_stretch)
   join queue q on q.id = w.queue_id and q.paused_at is null and q.closed_at is null
   cross join lateral (
     select greatest(0, least(w.lim,
@@ -167,13 +183,17 @@ picked as materialized (
       case when q.rate_limit_jobs is not null then
         floor(q.rate_limit_jobs * (1 - coalesce((
           select greatest(0, extract(epoch from s.spent_until - (select at from clock))) from queue_rate s where s.queue_id = q.id), 0)
-          * 1000 / q.rate_limit_per)) end))::int as lim) bound
+          * 1000 / q.rate_limit_per)) end))::int as lim offset 0) bound
   cross join lateral (
-    select r.ctid as place, r.* from ready r
-    where r.queue_id = w.queue_id and r.pos > q.cut and (r.expires_at is null or r.expires_at > (select at from clock))
-    order by r.rank, r.pos
-    limit bound.lim
-    for update skip locked) x
+    select stretch.* from generate_series(w.first_stretch, w.last_stretch) as n
+    cross join lateral (
+      select r.ctid as place, r.* from ready r
+      where r.queue_id = w.queue_id and (r.rank, r.pos) > (($14::smallint[])[n], ($15::bigint[])[n]) and r.rank < ($16::smallint[])[n]
+        and r.pos > q.cut and (r.expires_at is null or r.expires_at > (select at from clock))
+      order by r.rank, r.pos
+      limit bound.lim
+      for update skip locked) stretch
+    limit bound.lim) x
 ),
 offered as (
   select p.*, ($4::int[])[p.slot] as waiter, ($5::int[])[p.slot] as preference, ($6::bigint[])[p.slot] as new_lease_id,
@@ -234,7 +254,10 @@ select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.
   job.content_type as "contentType", job.headers,
   (extract(epoch from job.created_at) * 1000000)::float8 as "enqueuedAt",
   (extract(epoch from job.run_at) * 1000000)::float8 as "runAt",
-  e.error, e.outcome::text as "errorOutcome", e.attempt as "errorAttempt"
+  e.error, e.outcome::text as "errorOutcome", e.attempt as "errorAttempt",
+  case when row_number() over () = 1 then (
+    select json_agg(json_build_array(lane.queue_id, lane.rank, lane.pos, lane.rows))
+    from (select k.queue_id, k.rank, max(k.pos) as pos, count(*) as rows from kept k group by k.queue_id, k.rank) lane) end as taken
 from leased l
 join queue q on q.id = l.queue_id
 left join lateral (select * from job where job.id = l.job_id offset 0) job on true

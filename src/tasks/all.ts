@@ -11,6 +11,7 @@ import { pollForWork } from './poll.js';
 import { promoteDue } from './promote-due.js';
 import { createPrune } from './prune.js';
 import { createPurge } from './purge.js';
+import { raiseFloors } from './raise-floors.js';
 import { returnExpired } from './return-expired.js';
 import type { Task } from './runner.js';
 import { createSampleDepth } from './sample-depth.js';
@@ -46,6 +47,7 @@ export function createTasks({
   return {
     list: [
       pollForWork,
+      raiseFloors,
       promoteDue,
       returnExpired,
       expireJobs,

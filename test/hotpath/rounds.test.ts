@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Appetite } from '../../src/hotpath/appetite.js';
+import { Expectations } from '../../src/hotpath/expectations.js';
+import { Lanes } from '../../src/hotpath/lanes.js';
 import { planRound, type Round } from '../../src/hotpath/round.js';
 import type { Waiter } from '../../src/hotpath/waiter.js';
 import { WorkFlags } from '../../src/hotpath/work-flags.js';
@@ -33,8 +34,19 @@ function waiter(
   };
 }
 
-function plan(waiters: readonly Waiter[], flags = new WorkFlags(), appetite = new Appetite()): Round {
-  return planRound(new Set(waiters), { flags, appetite, isLimited: () => false });
+function expecting(): Expectations {
+  const queues = { limits: () => ({ limited: false, rateInterval: null }) };
+  return new Expectations({ queues, lanes: new Lanes(), onPace: () => undefined });
+}
+
+function emptyQueue(queueId: number): Expectations {
+  const expectations = expecting();
+  expectations.flags.empty(queueId, expectations.flags.version);
+  return expectations;
+}
+
+function plan(waiters: readonly Waiter[], expectations = expecting()): Round {
+  return planRound(new Set(waiters), expectations);
 }
 
 describe('the appetite for a queue', () => {
@@ -49,11 +61,20 @@ describe('the appetite for a queue', () => {
   });
 
   it('grows while every lease gets its fill, and shrinks again when they do not', () => {
-    const appetite = new Appetite();
-    for (const asked of [16, 64, 256, 1_024]) appetite.learn(1, asked, true);
-    assert.equal(plan(parked(3_000), undefined, appetite).waiters.length, 2_000);
-    for (let round = 0; round < 10; round += 1) appetite.learn(1, 2_000, false);
-    assert.equal(plan(parked(500), undefined, appetite).waiters.length, 16);
+    const expectations = expecting();
+    const learn = (filled: boolean): number => {
+      const round = plan(parked(3_000), expectations);
+      const rows = filled ? round.waiters.length : 1;
+      const taken = new Map([[1, new Map([[0, { pos: 1, rows }]])]]);
+      expectations.learn(round, { jobs: [], taken }, []);
+      return round.waiters.length;
+    };
+    assert.deepEqual(
+      Array.from({ length: 5 }, () => learn(true)),
+      [16, 64, 256, 1_024, 2_000],
+    );
+    for (let round = 0; round < 10; round += 1) learn(false);
+    assert.equal(plan(parked(500), expectations).waiters.length, 16);
   });
 
   it('leaves out nobody who has to look, and takes nothing from what one lease wants', () => {
@@ -131,17 +152,13 @@ describe('a round', () => {
   });
 
   it('passes over those who are in a claim already, and those whose queues are known to be empty', () => {
-    const flags = new WorkFlags();
-    flags.empty(1, flags.version);
     const served = waiter('t', { 2: 1 });
-    const round = plan([waiter('t', { 2: 1 }, { busy: true }), waiter('t', { 1: 1 }), served], flags);
+    const round = plan([waiter('t', { 2: 1 }, { busy: true }), waiter('t', { 1: 1 }), served], emptyQueue(1));
     assert.deepEqual(round.waiters, [served]);
   });
 
   it('looks for whoever has not looked yet, whatever is known', () => {
-    const flags = new WorkFlags();
-    flags.empty(1, flags.version);
-    assert.equal(plan([waiter('t', { 1: 1 }, { mustLook: true })], flags).waiters.length, 1);
+    assert.equal(plan([waiter('t', { 1: 1 }, { mustLook: true })], emptyQueue(1)).waiters.length, 1);
   });
 
   it('takes tenants in turn when not all have room', () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { ClaimKind } from '../../src/hotpath/claim-kind.js';
+import { Lanes } from '../../src/hotpath/lanes.js';
 import type { KnownQueue, QueueDirectory } from '../../src/hotpath/queue-directory.js';
 import type { Round } from '../../src/hotpath/round.js';
 import { Waiters } from '../../src/hotpath/waiters.js';
@@ -44,12 +45,13 @@ class Shelf {
     const taken = Math.min(this.jobs, queue!.limit);
     this.jobs -= taken;
     await new Promise<void>((resolve) => this.answers.push(resolve));
-    return Array.from({ length: taken }, (_, row) => ({
+    const jobs = Array.from({ length: taken }, (_, row) => ({
       waiter: round.slotWaiter[queue!.offset + row]!,
       queueId: 1,
       bytes: 1,
       job: 'job',
     }));
+    return { jobs, taken: new Map(taken === 0 ? [] : [[1, new Map([[0, { pos: this.claims, rows: taken }]])]]) };
   }
 }
 
@@ -66,6 +68,7 @@ function bench(): Bench {
     connections: undefined as never,
     repairs: undefined as never,
     queues,
+    lanes: new Lanes(),
     maxParked: 100,
     metrics: createMetrics(),
     log: createLog('silent'),

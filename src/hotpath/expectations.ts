@@ -1,0 +1,79 @@
+import { Appetite } from './appetite.js';
+import type { Claim } from './claim-kind.js';
+import type { Lanes, Start, Taken } from './lanes.js';
+import type { QueueDirectory } from './queue-directory.js';
+import type { Round, RoundQueue } from './round.js';
+import { WorkFlags } from './work-flags.js';
+
+export interface ExpectationsParts {
+  readonly queues: Pick<QueueDirectory, 'limits'>;
+  readonly lanes: Lanes;
+  /** Told when a queue at its rate limit may lease again. */
+  readonly onPace: (queueId: number) => void;
+}
+
+/** What this instance expects of each queue, learnt from claims: whether it has work, for how many, and from where on. */
+export class Expectations {
+  readonly flags = new WorkFlags();
+  private readonly appetite = new Appetite();
+  private readonly paced = new Map<number, NodeJS.Timeout>();
+
+  constructor(private readonly parts: ExpectationsParts) {}
+
+  /** How many parked leases a claim serves from the queue. */
+  appetiteFor(queueId: number): number {
+    return this.flags.knownEmpty(queueId) ? 0 : this.appetite.of(queueId);
+  }
+
+  /** Whether the queue has a bound on its leases. */
+  isLimited(queueId: number): boolean {
+    return this.parts.queues.limits(queueId).limited;
+  }
+
+  /** Where a claim of the queue begins. */
+  start(queueId: number): Start {
+    return this.parts.lanes.start(queueId);
+  }
+
+  /**
+   * Takes in what a claim found. `short` says of each waiter that it would have taken more: a waiter that has enough may have left
+   * rows to its neighbours, and then a queue that gave little is not empty.
+   */
+  learn(round: Round, { taken }: Claim<unknown>, short: readonly boolean[]): void {
+    for (const asked of round.queues) {
+      const lanes = taken.get(asked.queueId) ?? NONE;
+      const filled = rowsOf(lanes) >= asked.limit;
+      this.appetite.learn(asked.queueId, asked.waiters.length, filled);
+      this.parts.lanes.learn(asked.queueId, lanes, filled);
+      if (!filled && !asked.start.shortened && asked.waiters.every((waiter) => short[waiter]))
+        this.emptied(asked, round);
+    }
+  }
+
+  close(): void {
+    for (const timer of this.paced.values()) clearTimeout(timer);
+  }
+
+  private emptied({ queueId }: RoundQueue, { version }: Round): void {
+    this.flags.empty(queueId, version);
+    const { rateInterval } = this.parts.queues.limits(queueId);
+    if (rateInterval === null || this.paced.has(queueId)) return;
+    const pace = Math.min(LONGEST_PACE_MS, Math.max(SHORTEST_PACE_MS, rateInterval));
+    const timer = setTimeout(() => {
+      this.paced.delete(queueId);
+      this.parts.onPace(queueId);
+    }, pace);
+    this.paced.set(queueId, timer);
+  }
+}
+
+/** Between these a rate limit's own pace is kept; beyond them a poll looks anyway. */
+const [SHORTEST_PACE_MS, LONGEST_PACE_MS] = [10, 1_000];
+
+const NONE: Taken = new Map();
+
+function rowsOf(taken: Taken): number {
+  let sum = 0;
+  for (const { rows } of taken.values()) sum += rows;
+  return sum;
+}
