@@ -104,6 +104,8 @@ export interface Config {
   readonly databaseConnections: number;
   readonly maxWaiting: number;
   readonly keepAliveSeconds: number;
+  /** For a benchmark's comparison: every call is a statement of its own. No variable of the service. */
+  readonly coalescing: boolean;
 }
 
 export interface LoadOptions {
@@ -127,7 +129,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, options: LoadOp
   const read = values as Values;
   faults.push(...conflicts(read, env, options.needsAdminKey ?? true));
   if (faults.length > 0) throw new Error(faults.join('\n'));
-  return Object.freeze(configOf(read));
+  return Object.freeze(configOf(read, env));
 }
 
 /** The table of all variables, in Markdown, for docs/configuration.md. */
@@ -168,7 +170,7 @@ function conflicts(values: Values, env: NodeJS.ProcessEnv, needsAdminKey: boolea
   return faults;
 }
 
-function configOf(values: Values): Config {
+function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
   const embedded = values.STINT_DATABASE_URL === undefined;
   return {
     httpPort: values.STINT_HTTP_PORT,
@@ -183,5 +185,6 @@ function configOf(values: Values): Config {
     databaseConnections: values.STINT_DATABASE_CONNECTIONS,
     maxWaiting: values.STINT_MAX_WAITING,
     keepAliveSeconds: values.STINT_KEEP_ALIVE_SECONDS,
+    coalescing: env['STINT_TEST_COALESCING'] !== 'off',
   };
 }

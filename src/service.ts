@@ -38,6 +38,9 @@ interface Undo {
   readonly patient: boolean;
 }
 
+/** What serves calls best that are not coalesced: measured 8, 16 and 32 on two cores. */
+const CONNECTIONS_ONE_BY_ONE = 16;
+
 /** What stopping may take beyond the drain. */
 const AFTER_DRAIN_MS = 1_000;
 
@@ -66,7 +69,9 @@ export async function startService(config: Config, log: Log): Promise<Service> {
 async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise<void>): Promise<Service> {
   const url = await openDatabase(config, log, undo);
   const metrics = createMetrics();
-  const database = createDatabase({ url, connections: config.databaseConnections, metrics, log });
+  const oneByOne = config.coalescing ? undefined : CONNECTIONS_ONE_BY_ONE;
+  const connections = config.databaseConnections;
+  const database = createDatabase({ url, connections, hotConnections: oneByOne, metrics, log });
   undo.push({ run: () => closeAll(database), patient: false });
   const secrets: Secrets = await keptSecrets(config, database.ordinary);
   const credentials = new KnownKeys(database.ordinary);
@@ -81,6 +86,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
     credentials,
     onScheduled,
     maxWaiting: config.maxWaiting,
+    oneByOne,
     metrics,
     log,
   });

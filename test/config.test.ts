@@ -30,6 +30,7 @@ test('without any variable the embedded Postgres is used and only this machine i
     databaseConnections: 8,
     maxWaiting: 20_000,
     keepAliveSeconds: 75,
+    coalescing: true,
   });
 });
 

@@ -6,6 +6,8 @@ import type { Database } from './database.js';
 export interface BatchesParts {
   readonly database: Database;
   readonly maxWaiting: number;
+  /** How many flushes of a kind run at once, when each is of one submission alone. */
+  readonly oneByOne?: number | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
 }
@@ -20,10 +22,15 @@ export class Batches {
   submit<Item, Result>(kind: BatchKind<Item, Result>, submission: Submission<Item>): Promise<Result> {
     let batcher = this.batchers.get(kind) as Batcher<Item, Result> | undefined;
     if (batcher === undefined) {
-      batcher = new Batcher(kind, { ...this.parts, connections: this.parts.database[kind.connections] });
+      batcher = new Batcher(this.bounded(kind), { ...this.parts, connections: this.parts.database[kind.connections] });
       this.batchers.set(kind, batcher as unknown as Batcher<never, unknown>);
     }
     return batcher.submit(submission);
+  }
+
+  private bounded<Item, Result>(kind: BatchKind<Item, Result>): BatchKind<Item, Result> {
+    const { oneByOne } = this.parts;
+    return oneByOne === undefined ? kind : { ...kind, maxRows: 1, maxFlushes: oneByOne };
   }
 
   /** Resolves when every batcher has been idle. */

@@ -7,6 +7,8 @@ export interface DatabaseParts {
   readonly url: string;
   /** Connections for ordinary calls; the hot path has a few of its own beside them. */
   readonly connections: number;
+  /** Of each kind of hot statement; unless given, few: what comes meanwhile joins the next. */
+  readonly hotConnections?: number | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
 }
@@ -14,7 +16,7 @@ export interface DatabaseParts {
 const STATEMENT_MS = 15_000;
 
 /** Opens the pools. Nothing connects before the first use. */
-export function createDatabase({ url, connections, metrics, log }: DatabaseParts): Database {
+export function createDatabase({ url, connections, hotConnections, metrics, log }: DatabaseParts): Database {
   const open = (name: string, size: number, settings: Readonly<Record<string, string>> = {}): Connections =>
     new Connections({
       url,
@@ -28,9 +30,9 @@ export function createDatabase({ url, connections, metrics, log }: DatabaseParts
   return {
     ordinary: open('ordinary', connections, INDEX_SETTINGS),
     tasks: open('tasks', 4, INDEX_SETTINGS),
-    enqueue: open('enqueue', 2, HOT_SETTINGS),
-    claim: open('claim', 2, HOT_SETTINGS),
-    settle: open('settle', 3, HOT_SETTINGS),
-    heartbeat: open('heartbeat', 1, { ...HOT_SETTINGS, synchronous_commit: 'off' }),
+    enqueue: open('enqueue', hotConnections ?? 2, HOT_SETTINGS),
+    claim: open('claim', hotConnections ?? 2, HOT_SETTINGS),
+    settle: open('settle', hotConnections ?? 3, HOT_SETTINGS),
+    heartbeat: open('heartbeat', hotConnections ?? 1, { ...HOT_SETTINGS, synchronous_commit: 'off' }),
   };
 }

@@ -17,6 +17,8 @@ export interface EngineParts {
   readonly clock: DatabaseClock;
   readonly credentials: Engine['credentials'];
   readonly maxWaiting: number;
+  /** How many statements of a kind run at once, when each serves one call alone: for a benchmark's comparison. */
+  readonly oneByOne?: number | undefined;
   readonly onScheduled: (dueMicros: number) => void;
   readonly metrics: Metrics;
   readonly log: Log;
@@ -24,7 +26,7 @@ export interface EngineParts {
 
 /** Puts the hot path together. */
 export function createEngine(parts: EngineParts): Engine {
-  const { database, clock, credentials, metrics, log, maxWaiting } = parts;
+  const { database, clock, credentials, metrics, log, maxWaiting, oneByOne } = parts;
   const queues = new QueueDirectory(database.ordinary);
   const lanes = new Lanes();
   const waiters = new Waiters({
@@ -33,6 +35,7 @@ export function createEngine(parts: EngineParts): Engine {
     queues,
     lanes,
     maxParked: maxWaiting,
+    claims: oneByOne === undefined ? undefined : { atOnce: oneByOne, leases: 1 },
     metrics,
     log,
   });
@@ -60,7 +63,7 @@ export function createEngine(parts: EngineParts): Engine {
     waiters,
     wakeups,
     floors: new Floors({ lanes, onBreach: (queueId) => waiters.ready([queueId]), log }),
-    batches: new Batches({ database, maxWaiting, metrics, log }),
+    batches: new Batches({ database, maxWaiting, oneByOne, metrics, log }),
     endings: new Endings(),
     clock,
     credentials,

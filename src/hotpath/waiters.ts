@@ -18,7 +18,7 @@ export interface WaitersParts {
   readonly lanes: Lanes;
   readonly maxParked: number;
   /** How many claims run at once, and how many leases one serves. One for all who wait, unless a benchmark wants it otherwise. */
-  readonly claims?: { readonly atOnce: number; readonly leases: number };
+  readonly claims?: { readonly atOnce: number; readonly leases: number } | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
 }

@@ -7,6 +7,7 @@ const MOST = 1_000;
 export const returnExpired: Task = {
   name: 'return-expired',
   every: 1_000,
+  share: 0.1,
   run: async ({ database, wakeups, endings, queues }) => {
     const found = await database.tasks.query<Returned | Upcoming>(RETURN, [MOST]);
     const rows = found.filter((row) => row.jobId !== null);
@@ -35,17 +36,21 @@ interface Returned extends Omit<Upcoming, 'jobId'> {
   readonly fate: 'ready' | 'dead' | 'cancelled';
 }
 
-// Reads the whole lease table, which is small and has no index that would serve; locks what has run out in the order of its key, skipping
+// Reads the whole lease table once, which is small and has no index that would serve; locks what has run out in the order of its key, skipping
 // what an ack, a heartbeat or another instance holds. A lease that was extended or ended in between no longer matches when its lock
 // is had (the condition is checked again on the newest version of the row), so neither a finished job nor a new lease is touched.
 const RETURN: Statement = {
   name: 'return-expired',
   text: `with clock as materialized (select clock_timestamp() as at),
+standing as materialized (
+  select l.ctid as place, l.job_id, l.lease_expires_at from lease l
+),
 over as materialized (
   select l.job_id, l.lease_id from lease l
-  where l.lease_expires_at <= (select at from clock)
+  where l.ctid = any(array(
+      select place from standing where lease_expires_at <= (select at from clock) order by job_id limit $1::int))
+    and l.lease_expires_at <= (select at from clock)
   order by l.job_id
-  limit $1::int
   for update skip locked
 ),
 gone as (
@@ -54,9 +59,9 @@ gone as (
   returning l.*
 ),
 upcoming as materialized (
-  select (extract(epoch from min(l.lease_expires_at) - clock_timestamp()) * 1000)::float8 as next
-  from lease l
-  where l.lease_expires_at > (select at from clock)
+  select (extract(epoch from min(lease_expires_at) - clock_timestamp()) * 1000)::float8 as next
+  from standing
+  where lease_expires_at > (select at from clock)
 ),
 fate as materialized (
   select g.*, clock.at,

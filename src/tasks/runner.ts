@@ -18,6 +18,11 @@ export interface Task {
   readonly name: string;
   /** Milliseconds from the end of one run to the next. */
   readonly every: number;
+  /**
+   * The largest part of the time it may be running, from 0 to 1: slow runs make the pauses longer. For what reads more the more dead
+   * rows somebody's old snapshot keeps. Not bounded unless given.
+   */
+  readonly share?: number;
   run(engine: Engine): Promise<TaskResult>;
 }
 
@@ -43,7 +48,8 @@ const LONGEST_BACKOFF_MS = 10_000;
 
 /**
  * Runs each task again and again, never beside itself: `every` milliseconds after its last run (give or take a tenth, so that
- * instances drift apart), sooner or at once when it says so, and with growing pauses up to 10 s while it fails.
+ * instances drift apart), sooner or at once when it says so, later when its share of the time is used up, and with growing pauses
+ * up to 10 s while it fails.
  */
 export function createTaskRunner(parts: TaskRunnerParts): TaskRunner {
   const loops = new Map(parts.tasks.map((task) => [task.name, new Loop(task, parts)]));
@@ -98,6 +104,8 @@ class Loop {
   }
 
   private async turn(): Promise<void> {
+    const { every, share = 1 } = this.task;
+    const started = performance.now();
     try {
       let again = true;
       let next: number | undefined;
@@ -106,12 +114,13 @@ class Loop {
         this.recovered();
         if (again) await yieldToOthers();
       }
-      const regular = this.task.every * (1 + (Math.random() * 2 - 1) * JITTER);
-      this.plan(next === undefined ? regular : Math.min(regular, Math.max(next, SOONEST_MS)));
+      const regular = every * (1 + (Math.random() * 2 - 1) * JITTER);
+      const pause = next === undefined ? regular : Math.min(regular, Math.max(next, SOONEST_MS));
+      this.plan(Math.max(pause, (performance.now() - started) * (1 / share - 1)));
     } catch (error) {
       this.failed(error);
       const backoff = Math.min(FIRST_BACKOFF_MS * 2 ** (this.failures - 1), LONGEST_BACKOFF_MS);
-      this.plan(Math.max(backoff, Math.min(this.task.every, LONGEST_BACKOFF_MS)));
+      this.plan(Math.max(backoff, Math.min(every, LONGEST_BACKOFF_MS)));
     }
   }
 

@@ -22,7 +22,9 @@ class Traffic {
     clients: readonly Client[],
     readonly queue: string,
   ) {
-    this.loops = clients.map((client) => this.work(client).catch((error: Error) => void (this.failure ??= error)));
+    this.loops = clients.map((client) =>
+      this.work(client).catch((error: unknown) => void (this.failure ??= error as Error)),
+    );
   }
 
   leasedAt(id: string): number | undefined {

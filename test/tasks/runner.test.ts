@@ -132,6 +132,25 @@ test('a failing task is tried again with a pause, and logged once for each strea
   );
 });
 
+test('a task that may take a tenth of the time pauses nine times as long as it ran, however soon it is due', async () => {
+  const starts: number[] = [];
+  const { runner } = runnerOf({
+    name: 'a',
+    every: 1,
+    share: 0.1,
+    run: async () => {
+      starts.push(performance.now());
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return { counts: {}, next: 0 };
+    },
+  });
+  runner.start();
+  await until(() => starts.length >= 3);
+  await runner.stop();
+  // A timer may fire a millisecond early.
+  assert.ok(starts[2]! - starts[0]! >= 2 * 195, `two runs and pauses in ${starts[2]! - starts[0]!} ms`);
+});
+
 test('runOnce tells what the task throws, and refuses a name it does not know', async () => {
   const { runner } = runnerOf({ name: 'a', every: 1, run: () => Promise.reject(new Error('no')) });
   await assert.rejects(runner.runOnce('a'), /^Error: no$/);
