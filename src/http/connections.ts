@@ -12,6 +12,7 @@ export class Connections {
   /** Connections that close once their running exchanges are answered. */
   readonly #ending = new WeakSet<Socket>();
   #closing = false;
+  readonly #onEnd = (exchange: Exchange): void => this.#ended(exchange);
 
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
@@ -21,12 +22,10 @@ export class Connections {
   }
 
   begin(request: IncomingMessage, response: ServerResponse, options = { awaitsContinue: false }): Exchange {
-    const exchange = new Exchange(request, response, options);
+    const exchange = new Exchange(request, response, { ...options, onEnd: this.#onEnd });
     const running = this.#open.get(request.socket);
     this.#exchanges.set(request, exchange);
     running?.add(exchange);
-    response.on('error', () => exchange.lost());
-    response.once('finish', () => this.#ended(exchange));
     if (this.#closing) exchange.closeAfterwards();
     return exchange;
   }

@@ -14,30 +14,44 @@ export class Exchange {
   /** A client that asked for leave to send its body (`Expect: 100-continue`) and has not been given it. */
   #awaitsContinue: boolean;
   #handedOver = false;
-  readonly #controller = new AbortController();
+  #lost = false;
+  #controller: AbortController | undefined;
 
   constructor(
     readonly request: IncomingMessage,
     readonly response: ServerResponse,
-    options: { readonly awaitsContinue: boolean },
+    options: { readonly awaitsContinue: boolean; readonly onEnd: (exchange: Exchange) => void },
   ) {
     this.requestId = requestIdOf(request);
     this.#awaitsContinue = options.awaitsContinue;
-    // Node says `finish` also of an answer that could not be written. Before Node's own listener, which may close the socket.
-    response.prependOnceListener('finish', () => {
+    // Node says `finish`, once, also of an answer that could not be written. Before Node's own listener, which may close the socket.
+    response.prependListener('finish', () => {
       this.#handedOver = !request.socket.destroyed && request.socket.errored === null;
       this.lost();
+      options.onEnd(this);
     });
+    response.on('error', () => this.lost());
   }
 
   /** Aborted when the client is gone before it has the answer. */
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#lost) this.#controller.abort();
+    }
     return this.#controller.signal;
+  }
+
+  /** Whether the client was gone before it had the answer. */
+  get isLost(): boolean {
+    return this.#lost;
   }
 
   /** Aborts the signal unless the answer was handed over. To be called when the connection is gone. */
   lost(): void {
-    if (!this.#handedOver) this.#controller.abort();
+    if (this.#handedOver || this.#lost) return;
+    this.#lost = true;
+    this.#controller?.abort();
   }
 
   /** To be called before the body is read. */
@@ -54,13 +68,11 @@ export class Exchange {
   async send(answer: Answer): Promise<void> {
     const { request, response } = this;
     if (request.socket.destroyed || !request.socket.writable) return this.lost();
-    response.writeHead(answer.status, {
-      ...answer.headers,
-      'content-length': Buffer.byteLength(answer.body),
-      'x-content-type-options': 'nosniff',
-      'x-request-id': this.requestId,
-      ...(this.#awaitsContinue && { connection: 'close' }),
-    });
+    const headers = ['content-length', Buffer.byteLength(answer.body)];
+    headers.push('x-content-type-options', 'nosniff', 'x-request-id', this.requestId);
+    for (const name in answer.headers) headers.push(name, answer.headers[name]!);
+    if (this.#awaitsContinue) headers.push('connection', 'close');
+    response.writeHead(answer.status, headers);
     if (request.complete) {
       response.end(answer.body);
       return;

@@ -81,7 +81,10 @@ function answerOf<Engine>(operation: Operation<Engine>, binding: HttpBinding, pa
       authorization: exchange.request.headers.authorization,
       transport: 'http',
       requestId: exchange.requestId,
-      signal: exchange.signal,
+      get signal() {
+        return exchange.signal;
+      },
+      isGone: () => exchange.isLost,
       ...(form && { form }),
       read: () => readInput(exchange, path),
     });
@@ -89,6 +92,8 @@ function answerOf<Engine>(operation: Operation<Engine>, binding: HttpBinding, pa
   };
 }
 
+const JSON_HEADERS = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' };
+
 export function jsonAnswer(status: number, body: string): Answer {
-  return { status, headers: { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }, body };
+  return { status, headers: JSON_HEADERS, body };
 }

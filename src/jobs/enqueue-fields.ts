@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { type Static, type TObject, Type } from 'typebox';
-import { v7 } from 'uuid';
 import { checkJsonBytes } from '../core/payload.js';
 import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
 import { ServiceError, invalidField } from '../errors.js';
 import type { KnownQueue } from '../hotpath/queue-directory.js';
+import { newJobId } from './job-id.js';
 import { completeRetryPolicy, RetryPolicy } from './retry-policy.js';
 
 const DAY_MS = 86_400_000;
@@ -115,7 +115,7 @@ export function toItem(fields: EnqueueFields, { queue, now, path }: ItemContext)
   if (payloadBytes > limit) tooLarge(`${path}${body.field}`, `must be at most ${limit} bytes`);
   checkTimes(fields, now, path);
   return {
-    id: v7(),
+    id: newJobId(),
     queueId: queue.id,
     rank: -(fields.priority ?? 0),
     payload: body.payload,

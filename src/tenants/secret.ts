@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 
 const FORM = /^stint_([0-9a-f]{32})_[A-Za-z0-9_-]{43}([A-Za-z0-9_-]{6})$/;
 const CHECKSUM_LENGTH = 6;
@@ -21,7 +21,7 @@ export function keyIdOf(secret: string): string | undefined {
 
 /** What is kept of a secret. It is random, so a fast hash is as good as a slow one. */
 export function hashSecret(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest();
+  return hash('sha256', secret, 'buffer');
 }
 
 function checksumOf(start: string): string {
