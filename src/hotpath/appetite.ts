@@ -1,21 +1,36 @@
 const LEAST = 16;
 const MOST = 2_000;
+const MOST_QUEUES = 100_000;
+
+interface Learnt {
+  appetite: number;
+  likely: number;
+}
 
 /**
- * How many parked leases one claim serves from a queue: few while jobs come singly, however many workers are parked, and more as
- * long as every one of them gets its fill. Only the cost of a claim depends on it, never whether a job is found.
+ * How many rows one claim asks a queue for: few while jobs come singly, however many workers are parked, and more as long as it
+ * gives all it is asked for. Only the cost of a claim depends on it, never whether a job is found.
  */
 export class Appetite {
-  private readonly leases = new Map<number, number>();
+  private readonly queues = new Map<number, Learnt>();
 
+  /** Rows to ask for. */
   of(queueId: number): number {
-    return this.leases.get(queueId) ?? LEAST;
+    return this.queues.get(queueId)?.appetite ?? LEAST;
   }
 
-  /** A claim asked for so many leases; `filled` when the queue had all the jobs they wanted. */
-  learn(queueId: number, asked: number, filled: boolean): void {
-    const next = filled ? Math.min(MOST, Math.max(this.of(queueId), asked * 4)) : Math.ceil(this.of(queueId) / 2);
-    if (next <= LEAST) this.leases.delete(queueId);
-    else this.leases.set(queueId, next);
+  /** Rows the queue will probably give, if it is asked for as many; 0 when nothing is known. */
+  likely(queueId: number): number {
+    return this.queues.get(queueId)?.likely ?? 0;
+  }
+
+  /** A claim asked for so many rows and got so many; it would have taken all it asked for. */
+  learn(queueId: number, asked: number, got: number): void {
+    const filled = got >= asked;
+    const appetite = filled
+      ? Math.min(MOST, Math.max(this.of(queueId), asked * 4))
+      : Math.max(LEAST, Math.ceil(this.of(queueId) / 2));
+    if (this.queues.size >= MOST_QUEUES) this.queues.clear();
+    this.queues.set(queueId, { appetite, likely: filled ? appetite : got });
   }
 }

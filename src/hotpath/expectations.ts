@@ -20,9 +20,14 @@ export class Expectations {
 
   constructor(private readonly parts: ExpectationsParts) {}
 
-  /** How many parked leases a claim serves from the queue. */
+  /** How many rows a claim asks the queue for. */
   appetiteFor(queueId: number): number {
     return this.flags.knownEmpty(queueId) ? 0 : this.appetite.of(queueId);
+  }
+
+  /** How many rows the queue will probably give. */
+  likely(queueId: number): number {
+    return this.appetite.likely(queueId);
   }
 
   /** Whether the queue has a bound on its leases. */
@@ -42,11 +47,12 @@ export class Expectations {
   learn(round: Round, { taken }: Claim<unknown>, short: readonly boolean[]): void {
     for (const asked of round.queues) {
       const lanes = taken.get(asked.queueId) ?? NONE;
-      const filled = rowsOf(lanes) >= asked.limit;
-      this.appetite.learn(asked.queueId, asked.waiters.length, filled);
+      const rows = rowsOf(lanes);
+      const filled = rows >= asked.limit;
       this.parts.lanes.learn(asked.queueId, lanes, filled);
-      if (!filled && !asked.start.shortened && asked.waiters.every((waiter) => short[waiter]))
-        this.emptied(asked, round);
+      const wantedAll = asked.waiters.every((waiter) => short[waiter]);
+      if (filled || wantedAll) this.appetite.learn(asked.queueId, asked.limit, rows);
+      if (!filled && wantedAll && !asked.start.shortened) this.emptied(asked, round);
     }
   }
 

@@ -7,7 +7,8 @@ import { Expectations } from './expectations.js';
 import type { Lanes, Stretch } from './lanes.js';
 import { LostClaims } from './lost-claims.js';
 import type { KnownQueue, QueueDirectory } from './queue-directory.js';
-import { planRound, type Round } from './round.js';
+import { planRound } from './plan-round.js';
+import type { Round } from './round.js';
 import type { LeaseRequest, Waiter } from './waiter.js';
 
 export interface WaitersParts {

@@ -1,37 +1,10 @@
-import { Type, type Static } from 'typebox';
-import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
 import type { Connections, OwnConnection, Statement } from '../db/pool.js';
 import { plainArray, textArray } from '../db/literals.js';
 import type { ClaimKind } from '../hotpath/claim-kind.js';
 import type { Taken } from '../hotpath/lanes.js';
 import type { Round } from '../hotpath/round.js';
 import { stretchParameters } from '../hotpath/stretches.js';
-import { LastError, readAttemptError } from './attempt-error.js';
-import { formatLeaseToken } from './lease-token.js';
-
-const ANY = { minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
-
-/** A job as its worker gets it. */
-export const LeasedJob = Type.Object({
-  id: Type.String({ format: 'uuid' }),
-  queue: Type.String(),
-  kind: Type.Optional(Type.String()),
-  payload: Type.Optional(JsonText()),
-  payloadBase64: Type.Optional(Bytes()),
-  contentType: Type.String(),
-  headers: Type.Record(Type.String(), Type.String()),
-  priority: Type.Integer(),
-  attempt: Type.Integer({ description: 'From 1.' }),
-  maxAttempts: Type.Integer(),
-  enqueuedAt: Timestamp(),
-  runAt: Timestamp(),
-  leaseToken: Type.String({ description: 'Proves the lease; opaque.' }),
-  leaseEpoch: Type.Integer({ description: 'Only rises for a job: fence your own writes with it.' }),
-  leaseExpiresAt: Timestamp(),
-  visibilityTimeout: Duration({ ...ANY, description: 'The one given to this lease.' }),
-  lastError: Type.Optional(LastError),
-});
-export type LeasedJob = Static<typeof LeasedJob>;
+import { type LeasedJob, type LeasedRow, toLeasedJob } from './leased-job.js';
 
 /** A leased job with what is needed to take it back. */
 export interface Claimed {
@@ -64,31 +37,25 @@ export const claimKind: ClaimKind<Claimed> = {
   giveBack: (connections, leaseIds) => connections.query(GIVE_BACK_CLAIM, [plainArray(leaseIds)]).then(() => undefined),
 };
 
-interface ClaimedRow {
-  readonly rank: number;
-  readonly jobId: string;
-  readonly queueId: number;
-  readonly queue: string;
+interface ClaimedRow extends LeasedRow {
   readonly leaseId: string;
-  readonly epoch: number;
-  readonly attempt: number;
-  readonly maxAttempts: number;
-  readonly duration: number;
-  readonly leaseExpiresAt: number;
-  readonly size: number;
   readonly hasBody: boolean;
-  readonly kind: string | null;
-  readonly payload: string | null;
-  readonly payloadBytes: Buffer | null;
-  readonly contentType: string | null;
-  readonly headers: string | null;
-  readonly enqueuedAt: number;
-  readonly runAt: number;
-  readonly error: string | null;
-  readonly errorOutcome: string | null;
-  readonly errorAttempt: number | null;
+  readonly size: number;
   /** On one row: queue, rank, highest position and number of what was taken. */
   readonly taken: readonly (readonly [number, number, number, number])[] | null;
+}
+
+/** Slots follow the order of the ready rows, queue by queue. */
+function toClaimed(row: ClaimedRow, round: Round, slot: number) {
+  const { jobId, queueId, leaseId } = row;
+  return {
+    waiter: round.slotWaiter[slot]!,
+    preference: round.slotPreference[slot]!,
+    slot,
+    queueId,
+    bytes: row.size + JOB_BYTES + (row.error?.length ?? 0),
+    job: { job: toLeasedJob(row), jobId, queueId, leaseId, bodyMissing: !row.hasBody },
+  };
 }
 
 function takenOf(lanes: NonNullable<ClaimedRow['taken']>): ReadonlyMap<number, Taken> {
@@ -99,40 +66,6 @@ function takenOf(lanes: NonNullable<ClaimedRow['taken']>): ReadonlyMap<number, T
     else queue.set(rank, { pos, rows });
   }
   return queues;
-}
-
-/** Slots follow the order of the ready rows, queue by queue. */
-function toClaimed(row: ClaimedRow, round: Round, slot: number) {
-  const error = row.errorOutcome === null ? undefined : readAttemptError(row.errorOutcome, row.error);
-  const job: LeasedJob = {
-    id: row.jobId,
-    queue: row.queue,
-    kind: row.kind ?? undefined,
-    payload: row.payload ?? undefined,
-    payloadBase64: row.payloadBytes ?? undefined,
-    contentType: row.contentType ?? 'application/json',
-    headers: row.headers === null ? {} : (JSON.parse(row.headers) as Record<string, string>),
-    priority: row.rank === 0 ? 0 : -row.rank,
-    attempt: row.attempt,
-    maxAttempts: row.maxAttempts,
-    enqueuedAt: row.enqueuedAt,
-    runAt: row.runAt,
-    leaseToken: formatLeaseToken(row),
-    leaseEpoch: row.epoch,
-    leaseExpiresAt: row.leaseExpiresAt,
-    visibilityTimeout: row.duration,
-    lastError: error === undefined ? undefined : { ...error, attempt: row.errorAttempt! },
-  };
-  const claimed = { job, jobId: row.jobId, queueId: row.queueId, leaseId: row.leaseId, bodyMissing: !row.hasBody };
-  const [waiter, preference] = [round.slotWaiter[slot]!, round.slotPreference[slot]!];
-  return {
-    waiter,
-    preference,
-    slot,
-    queueId: row.queueId,
-    bytes: row.size + JOB_BYTES + (row.error?.length ?? 0),
-    job: claimed,
-  };
 }
 
 function parameters(round: Round): unknown[] {

@@ -3,9 +3,10 @@ import { type Context, defineOperation } from '../core/operation.js';
 import { Duration } from '../core/wire.js';
 import { ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
-import { type Claimed, claimKind, LeasedJob, moveBodiless } from './claim.js';
+import { type Claimed, claimKind, moveBodiless } from './claim.js';
 import { queueName } from './enqueue-fields.js';
 import { announceHandedBack, handBackKind } from './hand-back.js';
+import { LeasedJob } from './leased-job.js';
 import { settleAll, SettleResults, Settles } from './settle.js';
 
 const LeaseInput = Type.Object(

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Expectations } from '../../src/hotpath/expectations.js';
 import { Lanes } from '../../src/hotpath/lanes.js';
-import { planRound, type Round } from '../../src/hotpath/round.js';
+import { planRound } from '../../src/hotpath/plan-round.js';
+import type { Round } from '../../src/hotpath/round.js';
 import type { Waiter } from '../../src/hotpath/waiter.js';
 import { WorkFlags } from '../../src/hotpath/work-flags.js';
 
@@ -66,14 +67,21 @@ describe('the appetite for a queue', () => {
       const round = plan(parked(3_000), expectations);
       const rows = filled ? round.waiters.length : 1;
       const taken = new Map([[1, new Map([[0, { pos: 1, rows }]])]]);
-      expectations.learn(round, { jobs: [], taken }, []);
+      expectations.learn(
+        round,
+        { jobs: [], taken },
+        round.waiters.map(() => true),
+      );
       return round.waiters.length;
     };
     assert.deepEqual(
       Array.from({ length: 5 }, () => learn(true)),
       [16, 64, 256, 1_024, 2_000],
     );
-    for (let round = 0; round < 10; round += 1) learn(false);
+    for (let round = 0; round < 10; round += 1) {
+      learn(false);
+      expectations.flags.mark([1]);
+    }
     assert.equal(plan(parked(500), expectations).waiters.length, 16);
   });
 
@@ -173,16 +181,31 @@ describe('a round', () => {
   });
 
   it('serves those of a tenant that have waited longest first', () => {
-    const line = Array.from({ length: 5 }, () => waiter('t', { 1: 1 }, { maxJobs: 1_000 }));
+    const line = Array.from({ length: 5 }, () => waiter('t', { 1: 1 }, { maxJobs: 1_000, mustLook: true }));
     assert.deepEqual(plan(line).waiters, line.slice(0, 2));
   });
 
-  it('marks whoever could not be given slots in all of its queues, so that it looks again', () => {
+  it('asks each of many queues for a little until it is known what they give, and never for more slots than there are', () => {
     const queues = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [n + 1, 1]));
     const round = plan([waiter('t', queues, { maxJobs: 1_000 })]);
-    assert.deepEqual([...round.partial], [0]);
-    assert.ok(round.slotWaiter.length <= 2_000);
-    assert.equal(plan([waiter('t', { 1: 1, 2: 1 }, { maxJobs: 10 })]).partial.size, 0);
+    assert.deepEqual([round.queues.length, round.slotWaiter.length, round.partial.size], [100, 1_600, 0]);
+    const others = plan([
+      waiter('t', queues, { maxJobs: 1_000 }),
+      waiter('t', queues, { maxJobs: 1_000, mustLook: true }),
+    ]);
+    assert.ok(others.slotWaiter.length <= 2_000);
+  });
+
+  it('asks no further queue once those asked are likely to give all that is wanted; who gets nothing looks again', () => {
+    const queues = { 1: 1, 2: 1, 3: 1, 4: 1 };
+    const expectations = expecting();
+    const all = plan([waiter('t', queues, { maxJobs: 100 })], expectations);
+    const taken = new Map([1, 2, 3, 4].map((id) => [id, new Map([[0, { pos: 1, rows: 16 }]])]));
+    expectations.learn(all, { jobs: [], taken }, [true]);
+    const one = plan([waiter('t', queues, { maxJobs: 64 })], expectations);
+    assert.deepEqual([one.queues.length, one.slotWaiter.length, [...one.partial]], [1, 64, [0]]);
+    const two = plan([waiter('t', queues, { maxJobs: 100 })], expectations);
+    assert.deepEqual([two.queues.length, two.slotWaiter.length, [...two.partial]], [2, 128, [0]]);
   });
 
   it('prefers queues by their weights, at random', () => {

@@ -1,0 +1,108 @@
+import type { Taken } from './tally.js';
+
+/** Where calls go: clients are spread over the bases. */
+export interface Target {
+  readonly bases: readonly string[];
+  readonly key: string;
+}
+
+/** Enqueues for as long as it lasts; each client has one call under way. */
+export interface EnqueueLoad {
+  readonly kind: 'enqueue';
+  readonly target: Target;
+  readonly clients: number;
+  readonly batch: number;
+  readonly queue: string;
+  readonly path?: string;
+}
+
+/** Leases until the queue is empty, and keeps the tokens for an `ack` load of the same process. */
+export interface LeaseLoad {
+  readonly kind: 'lease';
+  readonly target: Target;
+  readonly clients: number;
+  readonly batch: number;
+  readonly queue: string;
+}
+
+/** Acks what `lease` has kept, until nothing is left. */
+export interface AckLoad {
+  readonly kind: 'ack';
+  readonly target: Target;
+  readonly clients: number;
+  readonly batch: number;
+}
+
+/** Producers and workers at once; a worker's lease carries the acks of its jobs before. */
+export interface CycleLoad {
+  readonly kind: 'cycle';
+  readonly target: Target;
+  readonly producers: number;
+  readonly workers: number;
+  readonly batch: number;
+  readonly queues: readonly string[];
+  /** Producers pause while this many jobs are enqueued and not acked, workers while as many more are acked than enqueued. */
+  readonly depth: number;
+  /** Jobs a second that are offered; as many as possible unless given. */
+  readonly rate?: number;
+}
+
+/** Each client enqueues one job, leases one, acks it, and so on. */
+export interface SingleCycleLoad {
+  readonly kind: 'single-cycle';
+  readonly target: Target;
+  readonly clients: number;
+  readonly queue: string;
+  /** Whether each lease is extended once. */
+  readonly heartbeat?: boolean;
+  /** Cycles a second in all; as many as possible unless given. */
+  readonly rate?: number;
+}
+
+/** Paced single enqueues to parked workers; measures how long a job takes into a worker's hands. */
+export interface PickUpLoad {
+  readonly kind: 'pick-up';
+  readonly target: Target;
+  readonly rate: number;
+  readonly workers: number;
+  readonly queue: string;
+}
+
+/** Long polls on queues in which nothing comes. */
+export interface ParkLoad {
+  readonly kind: 'park';
+  readonly target: Target;
+  readonly clients: number;
+  readonly queues: readonly string[];
+  readonly waitSeconds: number;
+}
+
+/** Reads, one after the other, a pause between two; a list that goes on is followed from page to page. */
+export interface ReadLoad {
+  readonly kind: 'read';
+  readonly target: Target;
+  readonly clients: number;
+  readonly paths: readonly string[];
+  readonly pauseMs: number;
+}
+
+/** The service's own statements, enqueue, claim and ack in turn, on one connection, without HTTP and without batching. */
+export interface BareLoad {
+  readonly kind: 'bare';
+  readonly url: string;
+  readonly queueId: number;
+  readonly tenantId: string;
+  readonly batch: number;
+}
+
+export type Load =
+  EnqueueLoad | LeaseLoad | AckLoad | CycleLoad | SingleCycleLoad | PickUpLoad | ParkLoad | ReadLoad | BareLoad;
+
+export type ToGenerator =
+  { readonly type: 'start'; readonly load: Load } | { readonly type: 'take' } | { readonly type: 'stop' };
+
+export type FromGenerator =
+  | { readonly type: 'started' }
+  | { readonly type: 'taken'; readonly taken: Taken }
+  | { readonly type: 'stopped'; readonly taken: Taken }
+  | { readonly type: 'failed'; readonly message: string };

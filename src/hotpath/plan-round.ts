@@ -1,0 +1,107 @@
+import { randomFillSync } from 'node:crypto';
+import type { Expectations } from './expectations.js';
+import type { Round, RoundQueue } from './round.js';
+import type { Waiter } from './waiter.js';
+
+const MOST_SLOTS = 2_000;
+/** What a lease of several queues asks each of them for, at the least. */
+const LEAST_ROWS = 16;
+
+/**
+ * Takes those that can be served now, a tenant at a time in turn, those that have waited longest first. Of those that are parked
+ * only as many as the queue is likely to have jobs for; whoever has to look is always taken. At most `most` of them. A lease of
+ * several queues asks them in the order of its preference, for no more than is likely to give it its fill.
+ */
+export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectations, most = Infinity): Round {
+  const asks = new Map<number, Ask[]>();
+  const askedOf = (queueId: number): number => asks.get(queueId)?.reduce((sum, { rows }) => sum + rows, 0) ?? 0;
+  const waiters: Waiter[] = [];
+  const partial = new Set<number>();
+  let slots = 0;
+  for (const waiter of inTurn(parked)) {
+    const candidates = [...waiter.queues].filter(
+      ([id]) => waiter.mustLook || askedOf(id) < expectations.appetiteFor(id),
+    );
+    if (candidates.length === 0) continue;
+    const index = waiters.push(waiter) - 1;
+    const { maxJobs } = waiter.request;
+    let unlikely = maxJobs;
+    for (const [preference, queueId] of byWeight(candidates).entries()) {
+      const share = Math.max(LEAST_ROWS, expectations.appetiteFor(queueId) - askedOf(queueId));
+      const rows = candidates.length === 1 ? maxJobs : Math.min(maxJobs, share);
+      if (unlikely <= 0 || (slots + rows > MOST_SLOTS && preference > 0)) {
+        partial.add(index);
+        break;
+      }
+      slots += rows;
+      unlikely -= Math.min(rows, expectations.likely(queueId));
+      const ask = { waiter: index, preference, rows };
+      const sofar = asks.get(queueId);
+      if (sofar === undefined) asks.set(queueId, [ask]);
+      else sofar.push(ask);
+    }
+    if (slots >= MOST_SLOTS || waiters.length >= most) break;
+  }
+  const limited = [...asks.keys()].filter((id) => expectations.isLimited(id)).sort((a, b) => a - b);
+  return { waiters, ...layOut(asks, expectations), partial, version: expectations.flags.version, limited };
+}
+
+interface Ask {
+  readonly waiter: number;
+  readonly preference: number;
+  readonly rows: number;
+}
+
+function layOut(asks: ReadonlyMap<number, readonly Ask[]>, expectations: Expectations) {
+  const queues: RoundQueue[] = [];
+  const slotWaiter: number[] = [];
+  const slotPreference: number[] = [];
+  for (const [queueId, asked] of [...asks].sort(([a], [b]) => a - b)) {
+    const offset = slotWaiter.length;
+    for (const { waiter, preference, rows } of asked) {
+      for (let row = 0; row < rows; row += 1) {
+        slotWaiter.push(waiter);
+        slotPreference.push(preference);
+      }
+    }
+    queues.push({
+      queueId,
+      offset,
+      limit: slotWaiter.length - offset,
+      waiters: [...new Set(asked.map((ask) => ask.waiter))],
+      start: expectations.start(queueId),
+    });
+  }
+  const leaseIds = Array.from(randomFillSync(new BigInt64Array(slotWaiter.length)), String);
+  return { queues, slotWaiter, slotPreference, leaseIds };
+}
+
+/** One of each tenant in turn. */
+function* inTurn(parked: ReadonlySet<Waiter>): Generator<Waiter> {
+  const lines = new Map<string, Waiter[]>();
+  for (const waiter of parked) {
+    if (waiter.busy) continue;
+    const line = lines.get(waiter.request.tenantId);
+    if (line === undefined) lines.set(waiter.request.tenantId, [waiter]);
+    else line.push(waiter);
+  }
+  const longest = Math.max(0, ...[...lines.values()].map((line) => line.length));
+  for (let place = 0; place < longest; place += 1) {
+    for (const line of lines.values()) {
+      const waiter = line[place];
+      if (waiter !== undefined) yield waiter;
+    }
+  }
+}
+
+/**
+ * A random order in which a queue of weight w comes before one of weight v with probability w / (w + v)
+ * (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+ */
+function byWeight(queues: readonly (readonly [number, { readonly weight: number }])[]): number[] {
+  if (queues.length === 1) return [queues[0]![0]];
+  return queues
+    .map(([id, { weight }]) => ({ id, key: -Math.log(1 - Math.random()) / weight }))
+    .sort((a, b) => a.key - b.key)
+    .map(({ id }) => id);
+}
