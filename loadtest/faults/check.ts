@@ -1,0 +1,24 @@
+import type { Evidence } from './evidence.js';
+import { attemptsOf } from './rules-attempts.js';
+import { jobsOf } from './rules-jobs.js';
+import { leasesOf } from './rules-leases.js';
+import { promisesOf } from './rules-promises.js';
+
+/** A rule that did not hold: what it says, of what, and what was seen. */
+export interface Breach {
+  readonly rule: string;
+  /** A job's id, a key, a service. */
+  readonly about: string;
+  /** In the order of time. */
+  readonly facts: readonly string[];
+}
+
+/** Holds what the processes were told against the database and the rules; smallest first. */
+export function check(evidence: Evidence): Breach[] {
+  return smallestFirst([jobsOf, leasesOf, attemptsOf, promisesOf].flatMap((rules) => rules(evidence)));
+}
+
+/** Those that take the fewest facts to show come first. */
+export function smallestFirst(breaches: readonly Breach[]): Breach[] {
+  return [...breaches].sort((a, b) => a.facts.length - b.facts.length);
+}
