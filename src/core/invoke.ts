@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox';
 import { ServiceError } from '../errors.js';
+import type { Eventual } from './eventual.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import type { Caller, Context, HttpForm, Operation } from './operation.js';
@@ -14,17 +15,17 @@ export interface Call {
   /** Aborted when the caller is gone before it has the answer. Made when first asked for: few operations need it. */
   readonly signal: AbortSignal;
   /** Whether the caller is gone. */
-  readonly isGone: () => boolean;
+  isGone(): boolean;
   /** The route's own form, where it has one. */
-  readonly form?: HttpForm;
+  readonly form?: HttpForm | undefined;
   /** Reads the input in the service's form; called only once the caller is known and allowed. */
-  readonly read: () => Promise<unknown>;
+  read(): Eventual<unknown>;
 }
 
 export interface DoorParts<Engine> {
   readonly engine: Engine;
   /** Throws UNAUTHENTICATED for a credential that is missing, unknown, expired or revoked. */
-  readonly authenticate: (authorization: string | undefined) => Promise<Caller>;
+  readonly authenticate: (authorization: string | undefined) => Eventual<Caller>;
   readonly metrics: Metrics;
   readonly log: Log;
 }
@@ -41,26 +42,34 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
     return validator;
   };
 
-  async function answer(operation: Operation<Engine>, call: Call, idled: (seconds: number) => void): Promise<unknown> {
-    const caller = await parts.authenticate(call.authorization);
-    authorise(operation, caller);
-    const context = contextOf(parts.engine, { caller, call, idled });
-    const input = await call.read();
-    if (call.form === undefined) {
-      validatorOf(operation.input)(input);
-      return operation.run(context, input as never);
-    }
-    validatorOf(call.form.input)(input);
-    const output = await operation.run(context, call.form.toInput(input as never) as never);
-    return call.form.toOutput(output as never);
+  function run(operation: Operation<Engine>, context: CallContext<Engine>, input: unknown): Promise<unknown> {
+    const { form } = context.call;
+    validatorOf(form?.input ?? operation.input)(input);
+    if (form === undefined) return operation.run(context, input as never);
+    return operation
+      .run(context, form.toInput(input as never) as never)
+      .then((output) => form.toOutput(output as never));
+  }
+
+  function measure(operation: Operation<Engine>, call: Call, outcome: Outcome): void {
+    const code = call.isGone() ? 'CLIENT_CLOSED' : outcome.code;
+    const seconds = (performance.now() - outcome.started) / 1_000;
+    parts.metrics.operation(operation.name, call.transport, code, Math.max(0, seconds - outcome.idle));
+    if (outcome.idle > 0) parts.metrics.operationWaited(operation.name, call.transport, outcome.idle);
+    parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
   }
 
   return async function invoke(operation: Operation<Engine>, call: Call): Promise<unknown> {
     const started = performance.now();
     let code = 'OK';
-    let idle = 0;
+    let context: CallContext<Engine> | undefined;
     try {
-      return await answer(operation, call, (seconds) => (idle += seconds));
+      const known = parts.authenticate(call.authorization);
+      const caller = known instanceof Promise ? await known : known;
+      authorise(operation, caller);
+      context = new CallContext(parts.engine, caller, call);
+      const read = call.read();
+      return await run(operation, context, read instanceof Promise ? await read : read);
     } catch (error) {
       const known =
         error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
@@ -73,33 +82,44 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
       }
       throw known;
     } finally {
-      if (call.isGone()) code = 'CLIENT_CLOSED';
-      const seconds = (performance.now() - started) / 1_000;
-      parts.metrics.operation(operation.name, call.transport, code, Math.max(0, seconds - idle));
-      if (idle > 0) parts.metrics.operationWaited(operation.name, call.transport, idle);
-      parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
+      measure(operation, call, { code, started, idle: context?.idle ?? 0 });
     }
   };
 }
 
-interface Admitted {
-  readonly caller: Caller;
-  readonly call: Call;
-  readonly idled: (seconds: number) => void;
+interface Outcome {
+  readonly code: string;
+  /** Milliseconds of this process. */
+  readonly started: number;
+  /** Seconds. */
+  readonly idle: number;
 }
 
-function contextOf<Engine>(engine: Engine, { caller, call, idled }: Admitted): Context<Engine> {
-  return {
-    engine,
-    caller,
+/** What an operation sees of one call. */
+class CallContext<Engine> implements Context<Engine> {
+  readonly tenant: Context<Engine>['tenant'];
+  idle = 0;
+
+  constructor(
+    readonly engine: Engine,
+    readonly caller: Caller,
+    readonly call: Call,
+  ) {
     // Rows for the administrator are typed without a tenant (defineAdminOperation), so they cannot look at it.
-    tenant: caller.tenant as Context<Engine>['tenant'],
-    get signal() {
-      return call.signal;
-    },
-    requestId: call.requestId,
-    idled,
-  };
+    this.tenant = caller.tenant as Context<Engine>['tenant'];
+  }
+
+  get signal(): AbortSignal {
+    return this.call.signal;
+  }
+
+  get requestId(): string {
+    return this.call.requestId;
+  }
+
+  idled(seconds: number): void {
+    this.idle += seconds;
+  }
 }
 
 function authorise<Engine>(operation: Operation<Engine>, caller: Caller): void {

@@ -25,7 +25,7 @@ export interface Context<Engine> {
   readonly signal: AbortSignal;
   readonly requestId: string;
   /** To be told of seconds in which the call had nothing to do but wait: they do not count as its latency. */
-  readonly idled: (seconds: number) => void;
+  idled(seconds: number): void;
 }
 
 /** The same for operations outside any tenant (scope `admin`). */

@@ -89,7 +89,7 @@ export class Batcher<Item, Result> {
       if (mine === undefined) this.tenants.set(submission.tenantId, [pending]);
       else mine.push(pending);
       this.tenantRows.set(submission.tenantId, mineRows + submission.rows);
-      this.count(submission.rows);
+      this.waitingRows += submission.rows;
       this.plan();
     });
   }
@@ -98,11 +98,6 @@ export class Batcher<Item, Result> {
   idle(): Promise<void> {
     if (this.waitingRows === 0 && this.flushes === 0) return Promise.resolve();
     return new Promise((resolve) => this.onIdle.push(resolve));
-  }
-
-  private count(rows: number): void {
-    this.waitingRows += rows;
-    this.parts.metrics.batchWaiting(this.kind.name, this.waitingRows);
   }
 
   private plan(): void {
@@ -155,7 +150,8 @@ export class Batcher<Item, Result> {
       }
     }
     this.remove(heads);
-    this.count(-rows);
+    this.parts.metrics.batchWaiting(this.kind.name, this.waitingRows);
+    this.waitingRows -= rows;
     return batch;
   }
 

@@ -32,10 +32,16 @@ export class QueueDirectory {
 
   constructor(private readonly connections: Connections) {}
 
+  /** The tenant's open queue of that name if it is known without asking the database. */
+  known(tenantId: string, name: string): KnownQueue | undefined {
+    const entry = this.byName.get(keyOf(tenantId, name));
+    return entry !== undefined && Date.now() - entry.at < FRESH_MS ? entry.queue : undefined;
+  }
+
   /** The tenant's open queue of that name, or undefined. */
   async find(tenantId: string, name: string): Promise<KnownQueue | undefined> {
-    const entry = this.byName.get(keyOf(tenantId, name));
-    if (entry !== undefined && Date.now() - entry.at < FRESH_MS) return entry.queue;
+    const known = this.known(tenantId, name);
+    if (known !== undefined) return known;
     const [queue] = await this.connections.query<KnownQueue>(FIND, [tenantId, name]);
     if (queue === undefined) this.byName.delete(keyOf(tenantId, name));
     else this.remember(queue);

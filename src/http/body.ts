@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { Eventual } from '../core/eventual.js';
 import { ServiceError } from '../errors.js';
 import type { Exchange } from './exchange.js';
 
@@ -18,7 +19,7 @@ export function checkMediaType(request: IncomingMessage): void {
   const { 'content-type': type, 'content-encoding': encoding = 'identity' } = request.headers;
   if (encoding.trim().toLowerCase() !== 'identity')
     throw unsupported('a compressed body is not taken: leave out Content-Encoding');
-  if (type === undefined) return;
+  if (type === undefined || type === 'application/json') return;
   const [essence, ...parameters] = type.split(';').map((part) => part.trim().toLowerCase());
   if (!/^(application\/json|[^\s/]+\/[^\s/]+\+json)$/.test(essence ?? '')) {
     throw unsupported('the body must be JSON: send Content-Type: application/json');
@@ -39,7 +40,7 @@ function unsupported(message: string): ServiceError {
  * @throws PAYLOAD_TOO_LARGE past `MAX_BODY_BYTES`; REQUEST_TIMEOUT; INVALID_ARGUMENT for a body that was cut short, which
  * nobody is left to read.
  */
-export async function readBody(exchange: Exchange, timeoutMs: number): Promise<Buffer> {
+export function readBody(exchange: Exchange, timeoutMs: number): Eventual<Buffer> {
   const { request } = exchange;
   if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) throw tooLarge();
   exchange.permitBody();

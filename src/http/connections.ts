@@ -1,6 +1,13 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Exchange } from './exchange.js';
+
+/** A request that knows its exchange: for every request a weak map costs the garbage collector more than a field does. */
+class Request extends IncomingMessage {
+  exchange: Exchange | undefined;
+}
+
+type Carrier = IncomingMessage & Pick<Request, 'exchange'>;
 
 /**
  * The open connections and the exchanges that run on them. An exchange is looked up by its request; a connection that
@@ -8,11 +15,13 @@ import { Exchange } from './exchange.js';
  */
 export class Connections {
   readonly #open = new Map<Socket, Set<Exchange>>();
-  readonly #exchanges = new WeakMap<IncomingMessage, Exchange>();
   /** Connections that close once their running exchanges are answered. */
   readonly #ending = new WeakSet<Socket>();
   #closing = false;
   readonly #onEnd = (exchange: Exchange): void => this.#ended(exchange);
+
+  /** What the server is to make its requests of. */
+  readonly requests = Request;
 
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
@@ -24,14 +33,14 @@ export class Connections {
   begin(request: IncomingMessage, response: ServerResponse, options = { awaitsContinue: false }): Exchange {
     const exchange = new Exchange(request, response, { ...options, onEnd: this.#onEnd });
     const running = this.#open.get(request.socket);
-    this.#exchanges.set(request, exchange);
+    (request as Carrier).exchange = exchange;
     running?.add(exchange);
     if (this.#closing) exchange.closeAfterwards();
     return exchange;
   }
 
   of(request: IncomingMessage): Exchange {
-    const exchange = this.#exchanges.get(request);
+    const { exchange } = request as Carrier;
     if (exchange === undefined) throw new Error('a request came past the listener');
     return exchange;
   }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Eventual } from '../core/eventual.js';
 import { drainBody } from './drain-body.js';
 
 export interface Answer {
@@ -65,7 +66,7 @@ export class Exchange {
    * Sends the answer. What is left of the request's body is read and dropped first, within bounds, since a client that
    * is still sending would otherwise see a reset connection in place of the answer.
    */
-  async send(answer: Answer): Promise<void> {
+  send(answer: Answer): Eventual<void> {
     const { request, response } = this;
     if (request.socket.destroyed || !request.socket.writable) return this.lost();
     const headers = ['content-length', Buffer.byteLength(answer.body)];
@@ -78,9 +79,10 @@ export class Exchange {
       return;
     }
     response.write(answer.body);
-    const drained = await drainBody(request);
-    response.end();
-    if (!drained) request.socket.destroySoon();
+    return drainBody(request).then((drained) => {
+      response.end();
+      if (!drained) request.socket.destroySoon();
+    });
   }
 
   /** Has the connection closed once this answer is sent. */

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { compileDecoder, decodeBody, type Decoder, decodeStrings } from '../core/decode.js';
+import type { Eventual } from '../core/eventual.js';
 import type { HttpBinding, Operation } from '../core/operation.js';
 import { invalidField, ServiceError } from '../errors.js';
 import { checkMediaType, hasBody, readBody } from './body.js';
@@ -27,19 +28,24 @@ export function compileInput<Engine>(operation: Operation<Engine>, binding: Http
   const headers = Object.entries(binding.headers ?? {});
   const fromBody = takesBody(binding);
 
-  return async function read(exchange: Exchange, path: PathValues): Promise<Input> {
-    const { request } = exchange;
+  function toInput({ request }: Exchange, path: PathValues, bytes: Buffer): Input {
     const query = parseQuery(request.url ?? '');
-    const bytes = await receive(exchange, fromBody, bodyTimeoutMs);
     const input = fromBody ? bodyInput(decoder, bytes, query) : queryInput(decoder, bytes, query);
     refuseNames(input, untaken, 'is not a known field');
     refuseNames(input, Object.keys(path), 'is given by the path');
     for (const [header, name] of headers) addHeader({ input, decoder, request, header, name });
     return Object.assign(input, decodeStrings(decoder, path), binding.fixed);
+  }
+
+  return function read(exchange: Exchange, path: PathValues): Eventual<Input> {
+    const bytes = receive(exchange, fromBody, bodyTimeoutMs);
+    return bytes instanceof Promise
+      ? bytes.then((received) => toInput(exchange, path, received))
+      : toInput(exchange, path, bytes);
   };
 }
 
-async function receive(exchange: Exchange, mustBeJson: boolean, timeoutMs: number): Promise<Buffer> {
+function receive(exchange: Exchange, mustBeJson: boolean, timeoutMs: number): Eventual<Buffer> {
   if (!hasBody(exchange.request)) return NO_BYTES;
   if (mustBeJson) checkMediaType(exchange.request);
   return readBody(exchange, timeoutMs);
@@ -71,6 +77,7 @@ interface HeaderInput {
 }
 
 function addHeader({ input, decoder, request, header, name }: HeaderInput): void {
+  if (request.headers[header] === undefined) return;
   const values = request.headersDistinct[header];
   if (values === undefined) return;
   const [value = '', ...more] = values;

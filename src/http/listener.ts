@@ -20,6 +20,7 @@ export interface ListenerParts {
 export function createListener(parts: ListenerParts, options: ListenerOptions): Server {
   const headersTimeout = options.headersSeconds * 1000;
   const server = createServer({
+    IncomingMessage: parts.connections.requests,
     keepAliveTimeout: options.keepAliveSeconds * 1000,
     headersTimeout,
     // The reader of bodies has a limit of its own; Node wants this one no lower than that for headers.

@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { compileEncoder } from '../core/encode.js';
 import type { Call } from '../core/invoke.js';
-import type { HttpBinding, Operation } from '../core/operation.js';
+import type { Eventual } from '../core/eventual.js';
+import type { HttpBinding, HttpForm, Operation } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
 import type { Connections } from './connections.js';
@@ -46,7 +47,9 @@ export function addRoute(
   const handler = (request: FastifyRequest, reply: FastifyReply): void => {
     reply.hijack();
     const exchange = parts.connections.of(request.raw);
-    void respond(exchange, parts.log, () => route.answer(exchange, request.params as Record<string, string>));
+    const path = request.params as Record<string, string>;
+    // After Node's parser is done with what has arrived: most often the body, then, is there and need not be waited for.
+    queueMicrotask(() => void respond(exchange, parts.log, () => route.answer(exchange, path)));
   };
   app.route({ method: route.method, url: route.url, handler });
 }
@@ -54,13 +57,15 @@ export function addRoute(
 /** Sends what `answer` comes to, or the problem it ends in. */
 export async function respond(exchange: Exchange, log: Log, answer: () => Promise<Answer>): Promise<void> {
   try {
-    await exchange.send(
-      await answer().catch((error: unknown) => problemOf(known(error, exchange, log), exchange.requestId)),
-    );
+    await exchange.send(await answered(exchange, log, answer));
   } catch (error) {
     log.error({ requestId: exchange.requestId, err: error }, 'answer failed');
     exchange.request.socket.destroy();
   }
+}
+
+function answered(exchange: Exchange, log: Log, answer: () => Promise<Answer>): Promise<Answer> {
+  return answer().catch((error: unknown) => problemOf(known(error, exchange, log), exchange.requestId));
 }
 
 function known(error: unknown, exchange: Exchange, log: Log): ServiceError {
@@ -75,21 +80,38 @@ function answerOf<Engine>(operation: Operation<Engine>, binding: HttpBinding, pa
   const { form, status = 200 } = binding;
   const readInput = compileInput(operation, binding, parts.bodyTimeoutMs);
   const encode = compileEncoder(form?.output ?? operation.output);
+  const toAnswer = (output: unknown): Answer =>
+    jsonAnswer(typeof status === 'number' ? status : status(output), encode(output));
 
-  return async function answer(exchange, path) {
-    const output = await parts.invoke(operation, {
-      authorization: exchange.request.headers.authorization,
-      transport: 'http',
-      requestId: exchange.requestId,
-      get signal() {
-        return exchange.signal;
-      },
-      isGone: () => exchange.isLost,
-      ...(form && { form }),
-      read: () => readInput(exchange, path),
-    });
-    return jsonAnswer(typeof status === 'number' ? status : status(output), encode(output));
+  return function answer(exchange, path) {
+    return parts.invoke(operation, new HttpCall(exchange, form, () => readInput(exchange, path))).then(toAnswer);
   };
+}
+
+class HttpCall implements Call {
+  readonly transport = 'http';
+
+  constructor(
+    private readonly exchange: Exchange,
+    readonly form: HttpForm | undefined,
+    readonly read: () => Eventual<unknown>,
+  ) {}
+
+  get authorization(): string | undefined {
+    return this.exchange.request.headers.authorization;
+  }
+
+  get requestId(): string {
+    return this.exchange.requestId;
+  }
+
+  get signal(): AbortSignal {
+    return this.exchange.signal;
+  }
+
+  isGone(): boolean {
+    return this.exchange.isLost;
+  }
 }
 
 const JSON_HEADERS = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' };

@@ -95,12 +95,13 @@ async function enqueueAll(
   pathOf: (index: number) => string,
 ): Promise<Enqueued[]> {
   for (let look = 1; ; look += 1) {
-    const queues = await knownQueues(context, jobs, pathOf);
+    const queues = queuesInMemory(context, jobs) ?? (await queuesOf(context, jobs, pathOf));
     const now = context.engine.clock.now();
     const items = jobs.map((job, index) =>
       toItem(job, { queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index) }),
     );
-    const unit = await withQueues(context, items, jobs, queues);
+    const isWhole = jobs.every(({ queue }) => queues.has(queue));
+    const unit = isWhole ? items : await withQueues(context, items, jobs, queues);
     try {
       const results = await submit(context, unit);
       announce(context.engine, unit, results);
@@ -135,7 +136,22 @@ function announce(engine: Engine, unit: readonly EnqueueItem[], results: readonl
   engine.wakeups.ready(ready);
 }
 
-async function knownQueues(
+/** Undefined unless all of them are known without asking the database. */
+function queuesInMemory(
+  { engine, tenant }: Context<Engine>,
+  jobs: readonly { readonly queue: string }[],
+): Map<string, KnownQueue> | undefined {
+  const queues = new Map<string, KnownQueue>();
+  for (const { queue: name } of jobs) {
+    if (queues.has(name)) continue;
+    const queue = engine.queues.known(tenant.id, name);
+    if (queue === undefined) return undefined;
+    queues.set(name, queue);
+  }
+  return queues;
+}
+
+async function queuesOf(
   { engine, tenant }: Context<Engine>,
   jobs: readonly { readonly queue: string }[],
   pathOf: (index: number) => string,
@@ -163,7 +179,6 @@ async function withQueues(
   queues: Map<string, KnownQueue>,
 ): Promise<EnqueueUnit> {
   const missing = new Set(jobs.map(({ queue }) => queue).filter((name) => !queues.has(name)));
-  if (missing.size === 0) return items;
   for (const name of missing) {
     const queue = await engine.queues.findOrCreate(tenant.id, name);
     engine.wakeups.changed(queue.id);

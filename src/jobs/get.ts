@@ -26,7 +26,8 @@ export const getJob = defineOperation({
   http: [{ method: 'GET', path: '/v1/jobs/:id' }],
   input: Input,
   output: Job,
-  run: async ({ engine, tenant, signal, idled }: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
+  run: async (context: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
+    const { engine, tenant, signal } = context;
     const id = input.id.toLowerCase();
     const read = (): Promise<Job> => readJob(engine.database.ordinary, tenant.id, id);
     const wait = input.wait ?? 0;
@@ -35,7 +36,7 @@ export const getJob = defineOperation({
       : readWhenEnded(read, async (until) => {
           const began = performance.now();
           await engine.endings.wait(id, wait, AbortSignal.any([signal, until]));
-          idled((performance.now() - began) / 1_000);
+          context.idled((performance.now() - began) / 1_000);
         });
   },
 });

@@ -76,7 +76,7 @@ export const lease = defineOperation({
       visibilityTimeout: input.visibilityTimeout,
       worker: input.worker,
       signal: context.signal,
-      idled: context.idled,
+      idled: (seconds) => context.idled(seconds),
     });
     return { jobs: await deliverable(context, claimed), settled };
   },

@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
+import type { Eventual } from '../core/eventual.js';
 import type { Caller } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
 import type { KnownKeys } from './known-keys.js';
@@ -21,14 +22,18 @@ export interface AuthenticateParts {
  */
 export function createAuthenticate({ keys, adminKey }: AuthenticateParts) {
   const adminHash = hashSecret(adminKey);
-  return async function authenticate(authorization: string | undefined): Promise<Caller> {
+  return function authenticate(authorization: string | undefined): Eventual<Caller> {
     const secret = secretOf(authorization);
     const hash = hashSecret(secret);
     if (adminKey !== '' && timingSafeEqual(hash, adminHash)) return ROOT;
-    const caller = await keys.find(secret, hash);
-    if (caller === undefined) throw new ServiceError('UNAUTHENTICATED', 'the API key is unknown, expired or revoked');
-    return caller;
+    const found = keys.find(secret, hash);
+    return found instanceof Promise ? found.then(admitted) : admitted(found);
   };
+}
+
+function admitted(caller: Caller | undefined): Caller {
+  if (caller === undefined) throw new ServiceError('UNAUTHENTICATED', 'the API key is unknown, expired or revoked');
+  return caller;
 }
 
 function secretOf(authorization: string | undefined): string {

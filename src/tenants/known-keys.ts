@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
+import type { Eventual } from '../core/eventual.js';
 import type { Caller, Scope } from '../core/operation.js';
 import { plainArray } from '../db/literals.js';
 import type { Connections, Statement } from '../db/pool.js';
@@ -55,7 +56,7 @@ export class KnownKeys {
    *
    * @throws ServiceError UNAVAILABLE
    */
-  async find(secret: string, hash: Buffer): Promise<Caller | undefined> {
+  find(secret: string, hash: Buffer): Eventual<Caller | undefined> {
     const id = hash.toString('latin1');
     const entry = this.good.get(id) ?? this.bad.get(id);
     if (entry !== undefined && entry.until > performance.now()) return entry.caller;

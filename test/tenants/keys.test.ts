@@ -41,7 +41,11 @@ const newKey = (more: Record<string, unknown> = {}) =>
   run<CreatedKey>(createApiKey, { tenant: tenant.id, name: `key-${++made}`, scopes: ['work'], ...more });
 
 /** As another instance, which remembers nothing yet. */
-const authenticator = (keys = new KnownKeys(parts.connections)) => createAuthenticate({ keys, adminKey: ADMIN_KEY });
+/** As a promise whatever it knows by heart. */
+function authenticator(keys = new KnownKeys(parts.connections), adminKey = ADMIN_KEY) {
+  const authenticate = createAuthenticate({ keys, adminKey });
+  return async (header: string | undefined) => await authenticate(header);
+}
 
 const code = (expected: string, field?: string) => (error: unknown) => {
   assert.ok(error instanceof ServiceError, String(error));
@@ -243,7 +247,7 @@ describe('authentication', () => {
   });
 
   test('lets nobody in by an empty admin key', async () => {
-    const authenticate = createAuthenticate({ keys: parts.keys, adminKey: '' });
+    const authenticate = authenticator(parts.keys, '');
     for (const header of ['Bearer ', 'Bearer  ', 'Bearer x'])
       await assert.rejects(authenticate(header), code('UNAUTHENTICATED'));
   });
