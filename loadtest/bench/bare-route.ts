@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Target } from './messages.js';
+import { NODE_FLAGS } from './node-flags.js';
 
 const PROGRAM = fileURLToPath(new URL('./bare-route-process.js', import.meta.url));
 
@@ -13,7 +14,10 @@ export interface BareRoute {
 
 /** A server that does nothing but validate, in a process of its own. */
 export async function startBareRoute(): Promise<BareRoute> {
-  const child: ChildProcess = fork(PROGRAM, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const child: ChildProcess = fork(PROGRAM, {
+    execArgv: [...NODE_FLAGS],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   const ended = once(child, 'exit');
   const [{ port }] = (await Promise.race([
     once(child, 'message'),

@@ -5,6 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Caller } from './caller.js';
 import { type CpuQuota, limitCpu } from './cpu-quota.js';
+import { NODE_FLAGS } from './node-flags.js';
 
 const PROGRAM = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const START_MS = 60_000;
@@ -53,7 +54,7 @@ export async function startService(options: ServiceOptions): Promise<BenchServic
 
 function launch({ url, env }: ServiceOptions, adminKey: string): ChildProcess {
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('STINT_'));
-  return spawn(process.execPath, [PROGRAM, 'serve'], {
+  return spawn(process.execPath, [...NODE_FLAGS, PROGRAM, 'serve'], {
     env: {
       ...Object.fromEntries(inherited),
       STINT_DATABASE_URL: url,

@@ -53,18 +53,28 @@ export interface BatcherParts {
   readonly log: Log;
 }
 
-interface Pending<Item, Result> extends Submission<Item> {
-  readonly since: number;
-  readonly resolve: (result: Result) => void;
-  readonly reject: (error: unknown) => void;
+class Pending<Item, Result> {
+  readonly since = performance.now();
+
+  constructor(
+    readonly submission: Submission<Item>,
+    readonly resolve: (result: Result) => void,
+    readonly reject: (error: unknown) => void,
+  ) {}
+}
+
+/** What waits of one tenant, in order; the first `taken` of it are in the batch that is being put together. */
+interface Line<Item, Result> {
+  pending: Pending<Item, Result>[];
+  rows: number;
+  taken: number;
 }
 
 /** Tries of a flush whose connection died, and the pause before each, in milliseconds: a restart of the database is ridden out. */
 const PAUSES = [20, 100, 400, 1_000, 2_000, 2_000];
 
 export class Batcher<Item, Result> {
-  private readonly tenants = new Map<string, Pending<Item, Result>[]>();
-  private readonly tenantRows = new Map<string, number>();
+  private readonly lines = new Map<string, Line<Item, Result>>();
   private waitingRows = 0;
   private flushes = 0;
   private planned = false;
@@ -77,21 +87,19 @@ export class Batcher<Item, Result> {
 
   /** Adds to the next flush. Throws UNAVAILABLE when too much waits, or the error of this very submission. */
   submit(submission: Submission<Item>): Promise<Result> {
-    const mine = this.tenants.get(submission.tenantId);
-    const mineRows = this.tenantRows.get(submission.tenantId) ?? 0;
-    const share = this.parts.maxWaiting / 2;
-    const pastShare = mineRows > 0 && mineRows + submission.rows > share;
-    if (this.waitingRows + submission.rows > this.parts.maxWaiting || pastShare) {
+    const { tenantId, rows } = submission;
+    const { maxWaiting } = this.parts;
+    let line = this.lines.get(tenantId);
+    const pastShare = line !== undefined && line.rows + rows > maxWaiting / 2;
+    if (this.waitingRows + rows > maxWaiting || pastShare) {
       return Promise.reject(new ServiceError('UNAVAILABLE', 'too many calls wait for the database', { retryAfter: 1 }));
     }
-    return new Promise((resolve, reject) => {
-      const pending = { ...submission, since: performance.now(), resolve, reject };
-      if (mine === undefined) this.tenants.set(submission.tenantId, [pending]);
-      else mine.push(pending);
-      this.tenantRows.set(submission.tenantId, mineRows + submission.rows);
-      this.waitingRows += submission.rows;
-      this.plan();
-    });
+    if (line === undefined) this.lines.set(tenantId, (line = { pending: [], rows: 0, taken: 0 }));
+    const { pending } = line;
+    line.rows += rows;
+    this.waitingRows += rows;
+    this.plan();
+    return new Promise((resolve, reject) => pending.push(new Pending(submission, resolve, reject)));
   }
 
   /** Resolves when nothing waits and nothing runs. */
@@ -101,7 +109,7 @@ export class Batcher<Item, Result> {
   }
 
   private plan(): void {
-    if (this.planned || this.flushes >= this.kind.maxFlushes || this.tenants.size === 0) return;
+    if (this.planned || this.flushes >= this.kind.maxFlushes || this.lines.size === 0) return;
     this.planned = true;
     setImmediate(() => {
       this.planned = false;
@@ -123,50 +131,45 @@ export class Batcher<Item, Result> {
   private take(): Pending<Item, Result>[] {
     const batch: Pending<Item, Result>[] = [];
     const keys = new Set<string>();
-    const heads = new Map<string, number>();
     let rows = 0;
     let bytes = 0;
-    const fits = (next: Pending<Item, Result>): boolean =>
+    const fits = (next: Submission<Item>): boolean =>
       batch.length === 0 ||
       (rows + next.rows <= this.kind.maxRows &&
         bytes + next.bytes <= this.kind.maxBytes &&
         !next.keys.some((key) => keys.has(key)));
-    const turn = [...this.tenants.keys()];
+    const turn = [...this.lines.values()];
     while (turn.length > 0) {
       for (let index = 0; index < turn.length;) {
-        const tenantId = turn[index]!;
-        const head = heads.get(tenantId) ?? 0;
-        const next = this.tenants.get(tenantId)?.[head];
-        if (next === undefined || !fits(next)) {
+        const line = turn[index]!;
+        const next = line.pending[line.taken];
+        if (next === undefined || !fits(next.submission)) {
           turn.splice(index, 1);
           continue;
         }
         batch.push(next);
-        heads.set(tenantId, head + 1);
-        rows += next.rows;
-        bytes += next.bytes;
-        for (const key of next.keys) keys.add(key);
+        line.taken += 1;
+        line.rows -= next.submission.rows;
+        rows += next.submission.rows;
+        bytes += next.submission.bytes;
+        for (const key of next.submission.keys) keys.add(key);
         index += 1;
       }
     }
-    this.remove(heads);
+    this.removeTaken();
     this.parts.metrics.batchWaiting(this.kind.name, this.waitingRows);
     this.waitingRows -= rows;
     return batch;
   }
 
-  private remove(heads: ReadonlyMap<string, number>): void {
-    for (const [tenantId, head] of heads) {
-      const line = this.tenants.get(tenantId)!;
-      const rest = line.slice(head);
-      this.tenants.delete(tenantId);
-      if (rest.length === 0) {
-        this.tenantRows.delete(tenantId);
-        continue;
-      }
-      this.tenants.set(tenantId, rest);
-      const taken = line.slice(0, head).reduce((sum, { rows }) => sum + rows, 0);
-      this.tenantRows.set(tenantId, this.tenantRows.get(tenantId)! - taken);
+  private removeTaken(): void {
+    for (const [tenantId, line] of [...this.lines]) {
+      if (line.taken === 0) continue;
+      this.lines.delete(tenantId);
+      if (line.taken === line.pending.length) continue;
+      line.pending = line.pending.slice(line.taken);
+      line.taken = 0;
+      this.lines.set(tenantId, line);
     }
   }
 
@@ -175,7 +178,7 @@ export class Batcher<Item, Result> {
     try {
       const results = await this.kind.flush(
         this.parts.connections,
-        batch.map((pending) => pending.item),
+        batch.map(({ submission }) => submission.item),
         tries > 0,
       );
       batch.forEach((pending, index) => {
@@ -215,7 +218,7 @@ export class Batcher<Item, Result> {
   }
 
   private measure(batch: readonly Pending<Item, Result>[], started: number, result: 'ok' | 'error'): void {
-    const rows = batch.reduce((sum, pending) => sum + pending.rows, 0);
+    const rows = batch.reduce((sum, { submission }) => sum + submission.rows, 0);
     this.parts.metrics.flush({
       kind: this.kind.name,
       rows,

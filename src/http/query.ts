@@ -5,10 +5,10 @@ import { ServiceError } from '../errors.js';
  * URLSearchParams, which replaces what it cannot read.
  * @throws INVALID_ARGUMENT for a malformed escape and for bytes that must be escaped in a URL.
  */
-export function parseQuery(target: string): Record<string, string | string[]> {
+export function parseQuery(target: string): Readonly<Record<string, string | string[]>> {
   const start = target.indexOf('?');
+  if (start < 0) return NONE;
   const parameters = Object.create(null) as Record<string, string | string[]>;
-  if (start < 0) return parameters;
   for (const pair of target.slice(start + 1).split('&')) {
     if (pair === '') continue;
     const [name, value] = splitPair(pair);
@@ -17,6 +17,8 @@ export function parseQuery(target: string): Record<string, string | string[]> {
   }
   return parameters;
 }
+
+const NONE: Record<string, never> = Object.freeze(Object.create(null) as Record<string, never>);
 
 function splitPair(pair: string): [name: string, value: string] {
   const equals = pair.indexOf('=');

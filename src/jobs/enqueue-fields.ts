@@ -168,6 +168,7 @@ function payloadOf({ payload, payloadBase64, contentType }: EnqueueFields, path:
 
 /** RFC 6838: a structured syntax suffix `+json` says that the content is JSON. */
 function isJsonType(type: string): boolean {
+  if (type === JSON_TYPE) return true;
   const essence = type.split(';', 1)[0]!.trim().toLowerCase();
   return essence === JSON_TYPE || essence.endsWith('+json');
 }
