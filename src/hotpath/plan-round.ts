@@ -13,8 +13,8 @@ const LEAST_ROWS = 16;
  * several queues asks them in the order of its preference, for no more than is likely to give it its fill.
  */
 export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectations, most = Infinity): Round {
-  const asks = new Map<number, Ask[]>();
-  const askedOf = (queueId: number): number => asks.get(queueId)?.reduce((sum, { rows }) => sum + rows, 0) ?? 0;
+  const asks = new Map<number, Asked>();
+  const askedOf = (queueId: number): number => asks.get(queueId)?.rows ?? 0;
   const waiters: Waiter[] = [];
   const partial = new Set<number>();
   let slots = 0;
@@ -35,10 +35,10 @@ export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectation
       }
       slots += rows;
       unlikely -= Math.min(rows, expectations.likely(queueId));
-      const ask = { waiter: index, preference, rows };
-      const sofar = asks.get(queueId);
-      if (sofar === undefined) asks.set(queueId, [ask]);
-      else sofar.push(ask);
+      let asked = asks.get(queueId);
+      if (asked === undefined) asks.set(queueId, (asked = { rows: 0, asks: [] }));
+      asked.rows += rows;
+      asked.asks.push({ waiter: index, preference, rows });
     }
     if (slots >= MOST_SLOTS || waiters.length >= most) break;
   }
@@ -52,11 +52,17 @@ interface Ask {
   readonly rows: number;
 }
 
-function layOut(asks: ReadonlyMap<number, readonly Ask[]>, expectations: Expectations) {
+/** What is asked of one queue. */
+interface Asked {
+  rows: number;
+  readonly asks: Ask[];
+}
+
+function layOut(asks: ReadonlyMap<number, Asked>, expectations: Expectations) {
   const queues: RoundQueue[] = [];
   const slotWaiter: number[] = [];
   const slotPreference: number[] = [];
-  for (const [queueId, asked] of [...asks].sort(([a], [b]) => a - b)) {
+  for (const [queueId, { asks: asked }] of [...asks].sort(([a], [b]) => a - b)) {
     const offset = slotWaiter.length;
     for (const { waiter, preference, rows } of asked) {
       for (let row = 0; row < rows; row += 1) {
