@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { settledIn, tokensIn } from '../answers.js';
 import { ackItems, batchBody, leaseBody } from '../bodies.js';
-import { type Answer, type Caller, callersFor } from '../caller.js';
+import { type Caller, callersFor } from '../caller.js';
+import type { Answer } from '../lean-client.js';
 import type { CycleLoad } from '../messages.js';
 import { Pace } from './pace.js';
 import { isOver, type Scene, timed } from './scene.js';

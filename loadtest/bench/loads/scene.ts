@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Answer, Caller } from '../caller.js';
+import type { Caller } from '../caller.js';
+import type { Answer } from '../lean-client.js';
 import type { Tally } from '../tally.js';
 
 /** What every load has at hand. */
