@@ -17,15 +17,34 @@ const AFTER_ERROR_MS = 50;
 /** Whether the load is to end. A function, since what it answers changes while others run. */
 export const isOver = ({ stop }: Scene): boolean => stop.aborted;
 
+type Make = () => Promise<Answer>;
+
 /**
  * Makes one call and answers it when its status is 2xx; otherwise counts an error, waits a moment and answers undefined. What
  * fails while the load is being ended is no error.
  */
-export async function attempt(scene: Scene, name: string, make: () => Promise<Answer>): Promise<Answer | undefined> {
+export function attempt(scene: Scene, name: string, make: Make): Promise<Answer | undefined> {
+  return run(scene, { name, began: undefined }, make);
+}
+
+/** The same, and records how long the call took under its name. */
+export function timed(scene: Scene, name: string, make: Make): Promise<Answer | undefined> {
+  return run(scene, { name, began: performance.now() }, make);
+}
+
+interface Measurement {
+  readonly name: string;
+  readonly began: number | undefined;
+}
+
+async function run(scene: Scene, { name, began }: Measurement, make: Make): Promise<Answer | undefined> {
   let fault: string;
   try {
     const answer = await make();
-    if (answer.status >= 200 && answer.status < 300) return answer;
+    if (answer.status >= 200 && answer.status < 300) {
+      if (began !== undefined) scene.tally.latency(name, performance.now() - began);
+      return answer;
+    }
     fault = `${name}: ${answer.status} ${answer.text.slice(0, 300)}`;
   } catch (error) {
     fault = `${name}: ${error instanceof Error ? error.message : String(error)}`;
@@ -34,14 +53,6 @@ export async function attempt(scene: Scene, name: string, make: () => Promise<An
   scene.tally.error(fault);
   await pause(AFTER_ERROR_MS);
   return undefined;
-}
-
-/** The same, and records how long the call took under its name. */
-export async function timed(scene: Scene, name: string, make: () => Promise<Answer>): Promise<Answer | undefined> {
-  const began = performance.now();
-  const answer = await attempt(scene, name, make);
-  if (answer !== undefined) scene.tally.latency(name, performance.now() - began);
-  return answer;
 }
 
 /** Closes the callers when the load is to end, so that long polls do not hold it up. */
