@@ -41,6 +41,8 @@ export interface CycleLoad {
   readonly workers: number;
   readonly batch: number;
   readonly queues: readonly string[];
+  /** Whether each batch goes over the queues in turn, job by job; to one queue unless given. */
+  readonly spread?: boolean;
   /** Producers pause while this many jobs are enqueued and not acked, workers while as many more are acked than enqueued. */
   readonly depth: number;
   /** Jobs a second that are offered; as many as possible unless given. */

@@ -57,9 +57,10 @@ const inShort = (bound: number): number => Number(bound.toPrecision(4));
 export function ratioRow(
   measurement: string,
   rounds: { readonly of: readonly number[]; readonly to: readonly number[] },
-  promisedPercent: number,
+  promisedPercent?: number,
 ): Row {
   const ratios = rounds.of.map((value, index) => (100 * value) / rounds.to[index]!);
+  if (promisedPercent === undefined) return medianRow(measurement, '%', ratios);
   return medianRow(measurement, '%', ratios, atLeast(promisedPercent, median(ratios), '%'));
 }
 

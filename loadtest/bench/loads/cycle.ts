@@ -53,8 +53,12 @@ async function produce(caller: Caller, { load, scene, state, pace, nth }: Part &
   }
 }
 
-/** Made once: each of a producer's bodies begins where the one before ended. */
-function bodiesFor({ queues, batch, producers }: CycleLoad, nth: number): Buffer[] {
+/** Made once: a batch for each queue in turn, or, when batches are spread, each from the queue on at which the one before ended. */
+function bodiesFor({ queues, batch, producers, spread = false }: CycleLoad, nth: number): Buffer[] {
+  if (!spread)
+    return queues
+      .filter((_, index) => index % producers === nth % queues.length)
+      .map((queue) => batchBody([queue], batch));
   const different = Math.max(1, Math.ceil(queues.length / batch / producers));
   return Array.from({ length: different }, (_, index) => batchBody(queues, batch, (index * producers + nth) * batch));
 }
