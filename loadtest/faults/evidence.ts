@@ -87,6 +87,8 @@ export interface Evidence extends Testimony {
   readonly windows: readonly FaultWindow[];
   /** Microseconds that the services are given to recover after a fault. */
   readonly recovery: number;
+  /** Microseconds within which what is promised at once must be done. */
+  readonly promptly: number;
 }
 
 /** Reads all journals of a directory. */

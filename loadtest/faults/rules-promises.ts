@@ -1,9 +1,7 @@
 import type { Breach } from './check.js';
 import type { Evidence, FaultWindow, Probe } from './evidence.js';
 
-const SECOND = 1_000_000;
-
-/** What comes back at once does so within a second, while no fault is at work and its recovery is over. */
+/** What comes back at once does so within the promised second (`promptly`), while no fault is at work and its recovery is over. */
 export function promisesOf(evidence: Evidence): Breach[] {
   return [...probes(evidence), ...shutdowns(evidence)];
 }
@@ -21,7 +19,7 @@ export function calmProbes(evidence: Evidence): Probe[] {
 
 function probes(evidence: Evidence): Breach[] {
   return calmProbes(evidence)
-    .filter(({ begun, at, answered }) => !answered || at - begun > SECOND)
+    .filter(({ begun, at, answered }) => !answered || at - begun > evidence.promptly)
     .map(({ promise, begun, at, answered }) => ({
       rule: PROMISES[promise]!,
       about: promise,
@@ -33,10 +31,10 @@ function probes(evidence: Evidence): Breach[] {
 function shutdowns(evidence: Evidence): Breach[] {
   return evidence.windows
     .filter(({ kind }) => kind === 'restart-service')
-    .filter((restart) => isCalm(evidence, { begun: restart.begun, at: restart.begun + SECOND }, restart))
+    .filter((restart) => isCalm(evidence, { begun: restart.begun, at: restart.begun + evidence.promptly }, restart))
     .flatMap((restart) => {
       const parked = evidence.probes.find((probe) => hangsAt(probe, restart));
-      if (parked === undefined || (parked.answered && parked.at - restart.begun <= SECOND)) return [];
+      if (parked === undefined || (parked.answered && parked.at - restart.begun <= evidence.promptly)) return [];
       const took = Math.round((parked.at - restart.begun) / 1_000);
       const fact = `${took} ms after the SIGTERM it was ${parked.answered ? 'answered' : 'cut off'}`;
       return [{ rule: 'a long poll is answered when its service shuts down', about: parked.promise, facts: [fact] }];

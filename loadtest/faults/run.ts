@@ -26,6 +26,8 @@ export interface RunOptions {
   readonly plant?: Plant | undefined;
   /** What the services are given to recover after a fault, before promises of "at once" are held against them; 10 s unless given. */
   readonly recoverySeconds?: number;
+  /** Within how many seconds what is promised at once must be done; 1 unless given, more where other work shares the machine. */
+  readonly promptSeconds?: number;
   /** Calm after that, before and after a last graceful restart; 4 s unless given. */
   readonly calmSeconds?: number;
   /** Told of each step as it happens. */
@@ -82,6 +84,7 @@ async function runIn(options: RunOptions, directory: string): Promise<Omit<RunRe
       ...(await readRows(stage.postgres)),
       windows,
       recovery: recoveryOf(options) * 1_000,
+      promptly: (options.promptSeconds ?? 1) * 1_000_000,
     };
     const breaches = smallestFirst([...course.breaches, ...check(evidence), ...(await invariants(stage))]);
     return { seed, faults, readyAfterMs: course.readyAfterMs, ...figuresOf(evidence), breaches };
