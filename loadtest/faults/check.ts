@@ -1,17 +1,9 @@
+import type { Breach } from './breach.js';
 import type { Evidence } from './evidence.js';
 import { attemptsOf } from './rules-attempts.js';
 import { jobsOf } from './rules-jobs.js';
 import { leasesOf } from './rules-leases.js';
 import { promisesOf } from './rules-promises.js';
-
-/** A rule that did not hold: what it says, of what, and what was seen. */
-export interface Breach {
-  readonly rule: string;
-  /** A job's id, a key, a service. */
-  readonly about: string;
-  /** In the order of time. */
-  readonly facts: readonly string[];
-}
 
 /** Holds what the processes were told against the database and the rules; smallest first. */
 export function check(evidence: Evidence): Breach[] {

@@ -1,4 +1,4 @@
-import type { Breach } from './check.js';
+import type { Breach } from './breach.js';
 import { type RunResult, targetOf } from './run.js';
 
 /** Shown of each rule. */

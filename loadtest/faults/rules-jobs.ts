@@ -1,4 +1,4 @@
-import type { Breach } from './check.js';
+import type { Breach } from './breach.js';
 import type { Evidence, Offer, Refusal } from './evidence.js';
 import { grouped } from './grouped.js';
 

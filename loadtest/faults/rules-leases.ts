@@ -1,5 +1,5 @@
 import { parseLeaseToken } from '../../src/jobs/lease-token.js';
-import type { Breach } from './check.js';
+import type { Breach } from './breach.js';
 import type { AttemptRow, Delivery, Evidence, JobRow, Settling } from './evidence.js';
 import { grouped } from './grouped.js';
 

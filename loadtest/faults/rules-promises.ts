@@ -1,4 +1,4 @@
-import type { Breach } from './check.js';
+import type { Breach } from './breach.js';
 import type { Evidence, FaultWindow, Probe } from './evidence.js';
 
 /** What comes back at once does so within the promised second (`promptly`), while no fault is at work and its recovery is over. */

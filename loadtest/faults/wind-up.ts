@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Breach } from './check.js';
+import type { Breach } from './breach.js';
 import type { FaultWindow } from './evidence.js';
 import { now } from './journal.js';
 import { countOpen } from './read-rows.js';
