@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { freePort } from '../../test/helpers/service-process.js';
 import { ActorProcess } from './actor-process.js';
 import { Link } from './link.js';
 import type { Plant } from './plants.js';
@@ -154,13 +153,4 @@ async function prepareTenant(base: string, adminKey: string): Promise<string> {
 
 function range(length: number): number[] {
   return Array.from({ length }, (_, index) => index);
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as { port: number };
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -152,7 +152,8 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-async function freePort(): Promise<number> {
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
   const { port } = probe.address() as { port: number };
