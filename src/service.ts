@@ -93,7 +93,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const tasks = createTasks({ url, metrics, log });
   undo.push({ run: () => tasks.close(), patient: false });
   const runner = createTaskRunner({ tasks: tasks.list, engine, metrics, log });
-  const scraped = { render: () => rendered(database, metrics) };
+  const scraped = { render: () => rendered(engine, metrics) };
   const authenticate = createAuthenticate({ keys: credentials, adminKey: secrets.adminKey });
   const http = await createHttpServer({
     operations,
@@ -161,7 +161,8 @@ async function closeAll(database: Database): Promise<void> {
   await Promise.all(Object.values(database).map((connections: Database['ordinary']) => connections.close()));
 }
 
-function rendered(database: Database, metrics: ReturnType<typeof createMetrics>) {
+function rendered({ database, batches }: Engine, metrics: ReturnType<typeof createMetrics>) {
+  batches.measureWaiting();
   for (const connections of Object.values(database) as Database['ordinary'][]) metrics.pool(connections.state());
   return metrics.render();
 }

@@ -31,6 +31,12 @@ test('a job whose body is gone is never handed out: it is dead, counted, and its
   assert.match(metrics, /stint_jobs_total\{event="dead"\} 1\n/);
 });
 
+test('the gauge of items that wait for a statement is nought when none does', async () => {
+  await enqueue(client, 'waiting');
+  const metrics = await (await fetch(`${service.base}/metrics`)).text();
+  assert.match(metrics, /^stint_batch_waiting_rows\{kind="enqueue"\} 0$/m);
+});
+
 test('dead rows of the hot tables are cleared away by the service itself', async () => {
   const jobs = Array.from({ length: 1_000 }, () => ({ queue: 'traces' }));
   for (let round = 0; round < 3; round += 1) {

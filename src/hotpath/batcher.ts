@@ -102,6 +102,11 @@ export class Batcher<Item, Result> {
     return new Promise((resolve, reject) => pending.push(new Pending(submission, resolve, reject)));
   }
 
+  /** Rows not yet handed to a statement. */
+  get waiting(): number {
+    return this.waitingRows;
+  }
+
   /** Resolves when nothing waits and nothing runs. */
   idle(): Promise<void> {
     if (this.waitingRows === 0 && this.flushes === 0) return Promise.resolve();
@@ -157,7 +162,6 @@ export class Batcher<Item, Result> {
       }
     }
     this.removeTaken();
-    this.parts.metrics.batchWaiting(this.kind.name, this.waitingRows);
     this.waitingRows -= rows;
     return batch;
   }

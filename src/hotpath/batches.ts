@@ -14,7 +14,7 @@ export interface BatchesParts {
 
 /** One batcher for each kind of flush, made when the kind is first used. */
 export class Batches {
-  private readonly batchers = new Map<unknown, Batcher<never, unknown>>();
+  private readonly batchers = new Map<{ readonly name: string }, Batcher<never, unknown>>();
 
   constructor(private readonly parts: BatchesParts) {}
 
@@ -26,6 +26,11 @@ export class Batches {
       this.batchers.set(kind, batcher as unknown as Batcher<never, unknown>);
     }
     return batcher.submit(submission);
+  }
+
+  /** Sets the gauges of what waits, for a scrape: on the way of every call they would cost more than they tell. */
+  measureWaiting(): void {
+    for (const [{ name }, batcher] of this.batchers) this.parts.metrics.batchWaiting(name, batcher.waiting);
   }
 
   private bounded<Item, Result>(kind: BatchKind<Item, Result>): BatchKind<Item, Result> {
