@@ -8,6 +8,7 @@ const BATCH = 10_000;
 export const foldCounts: Task = {
   name: 'fold-counts',
   every: 3_000,
+  whenIdle: 10_000,
   run: async ({ database }: Engine) => {
     const [row] = await database.tasks.query<{ folded: number }>(FOLD, [BATCH]);
     return { counts: { folded: row!.folded }, again: row!.folded === BATCH };

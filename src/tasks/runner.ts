@@ -18,6 +18,8 @@ export interface Task {
   readonly name: string;
   /** Milliseconds from the end of one run to the next. */
   readonly every: number;
+  /** The same after a run whose counts are all 0, where that may be longer. */
+  readonly whenIdle?: number;
   /**
    * The largest part of the time it may be running, from 0 to 1: slow runs make the pauses longer. For what reads more the more dead
    * rows somebody's old snapshot keeps. Not bounded unless given.
@@ -48,8 +50,8 @@ const LONGEST_BACKOFF_MS = 10_000;
 
 /**
  * Runs each task again and again, never beside itself: `every` milliseconds after its last run (give or take a tenth, so that
- * instances drift apart), sooner or at once when it says so, later when its share of the time is used up, and with growing pauses
- * up to 10 s while it fails.
+ * instances drift apart) or `whenIdle` when that run found nothing to do, sooner or at once when it says so, later when its share
+ * of the time is used up, and with growing pauses up to 10 s while it fails.
  */
 export function createTaskRunner(parts: TaskRunnerParts): TaskRunner {
   const loops = new Map(parts.tasks.map((task) => [task.name, new Loop(task, parts)]));
@@ -104,17 +106,20 @@ class Loop {
   }
 
   private async turn(): Promise<void> {
-    const { every, share = 1 } = this.task;
+    const { every, whenIdle = every, share = 1 } = this.task;
     const started = performance.now();
     try {
       let again = true;
+      let idle = true;
       let next: number | undefined;
       while (again && !this.stopped) {
-        ({ again = false, next } = await this.runOnce());
+        const result = await this.runOnce();
+        ({ again = false, next } = result);
+        idle &&= Object.values(result.counts).every((count) => count === 0);
         this.recovered();
         if (again) await yieldToOthers();
       }
-      const regular = every * (1 + (Math.random() * 2 - 1) * JITTER);
+      const regular = (idle ? whenIdle : every) * (1 + (Math.random() * 2 - 1) * JITTER);
       const pause = next === undefined ? regular : Math.min(regular, Math.max(next, SOONEST_MS));
       this.plan(Math.max(pause, (performance.now() - started) * (1 / share - 1)));
     } catch (error) {

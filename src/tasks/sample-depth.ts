@@ -12,6 +12,7 @@ export function createSampleDepth(metrics: Pick<Metrics, 'queueDepth' | 'oldestA
   return {
     name: 'sample-depth',
     every: 5_000,
+    whenIdle: 10_000,
     share: 0.05,
     run: async ({ database }: Engine) => {
       const rows = await database.tasks.query<Sample>(SAMPLE, [MOST_QUEUES]);

@@ -70,6 +70,21 @@ test('stop ends a chain of "again" and waits for the run under way', async () =>
   assert.equal(running, before);
 });
 
+test('a task that found nothing to do waits for longer, and no longer once it has found something', async () => {
+  let runs = 0;
+  const { runner } = runnerOf({
+    name: 'a',
+    every: 1,
+    whenIdle: 60_000,
+    run: () => Promise.resolve({ counts: { found: runs++ < 3 ? 1 : 0 } }),
+  });
+  runner.start();
+  await until(() => runs === 4);
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.equal(runs, 4);
+  await runner.stop();
+});
+
 test('a task never runs beside itself, whoever starts it', async () => {
   let inside = 0;
   let most = 0;
