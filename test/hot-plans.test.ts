@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
+import { Departure } from '../src/core/departure.js';
 import { claimKind } from '../src/jobs/claim.js';
 import { enqueueKind } from '../src/jobs/enqueue-flush.js';
 import { createMetrics } from '../src/observability/metrics.js';
@@ -277,7 +278,7 @@ async function runTasks(service: TestService): Promise<void> {
   const { engine, close } = openEngine(service);
   const tasks = tasksOf(service);
   try {
-    const waiting = engine.endings.wait(UNKNOWN_ID, 60_000, new AbortController().signal);
+    const waiting = engine.endings.wait(UNKNOWN_ID, 60_000, new Departure());
     for (const task of tasks.list) while ((await task.run(engine)).again);
     engine.endings.close();
     await waiting;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { v7 } from 'uuid';
+import { Departure } from '../src/core/departure.js';
 import type { Context, Operation, Tenant } from '../src/core/operation.js';
 import { compileValidator } from '../src/core/validate.js';
 import { ServiceError } from '../src/errors.js';
@@ -369,9 +370,9 @@ describe('waiting for the end of a job', () => {
   test('ends with the job when another instance ended it, or it is gone', async () => {
     const [ended, gone, waits] = await Promise.all([addBody(), addBody(), addBody()]);
     for (const id of [ended, gone, waits]) await place.lease(id);
-    const stop = new AbortController();
+    const stop = new Departure();
     const answers = [ended, gone].map((id) => run<Job>(getJob, { id, wait: 60_000 }));
-    const other = run<Job>(getJob, { id: waits, wait: 60_000 }, parts.as(tenant, stop.signal));
+    const other = run<Job>(getJob, { id: waits, wait: 60_000 }, parts.as(tenant, stop));
     const refused = assert.rejects(answers[1]!, code('NOT_FOUND'));
     await until(() => parts.engine.endings.jobIds().length === 3);
     assert.deepEqual(await watchEndings.run(parts.engine), { counts: { ended: 0 } });
@@ -380,7 +381,7 @@ describe('waiting for the end of a job', () => {
     assert.deepEqual(await watchEndings.run(parts.engine), { counts: { ended: 2 } });
     assert.equal((await answers[0])?.state, 'completed');
     await refused;
-    stop.abort();
+    stop.tell();
     assert.equal((await other).state, 'leased');
   });
 

@@ -1,21 +1,22 @@
 import type { TSchema } from 'typebox';
 import { ServiceError } from '../errors.js';
+import type { Departure } from './departure.js';
 import type { Eventual } from './eventual.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import type { Caller, Context, HttpForm, Operation } from './operation.js';
+import type { CredentialMemory } from './presented.js';
 import { compileValidator, type Validator } from './validate.js';
 
 /** One call as an adapter hands it to the door. */
 export interface Call {
   /** The `Authorization` header or metadata as it came. */
   readonly authorization: string | undefined;
+  /** Of the connection it came over. */
+  readonly memory: CredentialMemory;
   readonly transport: 'http' | 'grpc';
   readonly requestId: string;
-  /** Aborted when the caller is gone before it has the answer. Made when first asked for: few operations need it. */
-  readonly signal: AbortSignal;
-  /** Whether the caller is gone. */
-  isGone(): boolean;
+  readonly departure: Departure;
   /** The route's own form, where it has one. */
   readonly form?: HttpForm | undefined;
   /** Reads the input in the service's form; called only once the caller is known and allowed. */
@@ -25,7 +26,7 @@ export interface Call {
 export interface DoorParts<Engine> {
   readonly engine: Engine;
   /** Throws UNAUTHENTICATED for a credential that is missing, unknown, expired or revoked. */
-  readonly authenticate: (authorization: string | undefined) => Eventual<Caller>;
+  readonly authenticate: (authorization: string | undefined, memory: CredentialMemory) => Eventual<Caller>;
   readonly metrics: Metrics;
   readonly log: Log;
 }
@@ -52,11 +53,12 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
   }
 
   function measure(operation: Operation<Engine>, call: Call, outcome: Outcome): void {
-    const code = call.isGone() ? 'CLIENT_CLOSED' : outcome.code;
+    const code = call.departure.happened ? 'CLIENT_CLOSED' : outcome.code;
     const seconds = (performance.now() - outcome.started) / 1_000;
     parts.metrics.operation(operation.name, call.transport, code, Math.max(0, seconds - outcome.idle));
     if (outcome.idle > 0) parts.metrics.operationWaited(operation.name, call.transport, outcome.idle);
-    parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
+    if (parts.log.isLevelEnabled('debug'))
+      parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
   }
 
   return async function invoke(operation: Operation<Engine>, call: Call): Promise<unknown> {
@@ -64,7 +66,7 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
     let code = 'OK';
     let context: CallContext<Engine> | undefined;
     try {
-      const known = parts.authenticate(call.authorization);
+      const known = parts.authenticate(call.authorization, call.memory);
       const caller = known instanceof Promise ? await known : known;
       authorise(operation, caller);
       context = new CallContext(parts.engine, caller, call);
@@ -109,8 +111,8 @@ class CallContext<Engine> implements Context<Engine> {
     this.tenant = caller.tenant as Context<Engine>['tenant'];
   }
 
-  get signal(): AbortSignal {
-    return this.call.signal;
+  get departure(): Departure {
+    return this.call.departure;
   }
 
   get requestId(): string {

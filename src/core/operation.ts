@@ -1,4 +1,5 @@
 import type { Static, TSchema } from 'typebox';
+import type { Departure } from './departure.js';
 
 export type Scope = 'enqueue' | 'work' | 'read' | 'manage' | 'tick' | 'admin';
 
@@ -17,12 +18,12 @@ export interface Caller {
   readonly tenant: Tenant | undefined;
 }
 
-/** What an operation is given beside its input. `signal` is aborted when the caller is gone before it has the answer. */
+/** What an operation is given beside its input. */
 export interface Context<Engine> {
   readonly engine: Engine;
   readonly caller: Caller;
   readonly tenant: Tenant;
-  readonly signal: AbortSignal;
+  readonly departure: Departure;
   readonly requestId: string;
   /** To be told of seconds in which the call had nothing to do but wait: they do not count as its latency. */
   idled(seconds: number): void;

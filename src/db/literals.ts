@@ -8,7 +8,8 @@
 export function plainArray(values: readonly (string | number | bigint | boolean | null | undefined)[]): string {
   let text = '';
   let empty = true;
-  for (const value of values) {
+  for (let index = 0; index < values.length; index += 1) {
+    const value = values[index];
     if (value === null || value === undefined) {
       text += ',null';
     } else {

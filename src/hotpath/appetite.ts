@@ -19,7 +19,7 @@ export class Appetite {
     return this.queues.get(queueId)?.appetite ?? LEAST;
   }
 
-  /** Rows the queue will probably give, if it is asked for as many; 0 when nothing is known. */
+  /** Rows the queue will probably give: those it gave last; 0 when nothing is known. */
   likely(queueId: number): number {
     return this.queues.get(queueId)?.likely ?? 0;
   }
@@ -31,6 +31,6 @@ export class Appetite {
       ? Math.min(MOST, Math.max(this.of(queueId), asked * 4))
       : Math.max(LEAST, Math.ceil(this.of(queueId) / 2));
     if (this.queues.size >= MOST_QUEUES) this.queues.clear();
-    this.queues.set(queueId, { appetite, likely: filled ? appetite : got });
+    this.queues.set(queueId, { appetite, likely: got });
   }
 }

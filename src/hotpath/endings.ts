@@ -1,3 +1,5 @@
+import type { Departure } from '../core/departure.js';
+
 /**
  * Callers that wait for a job to end. They hold no connection: settles of this instance tell them at once, and a task asks
  * the database about all of them together for ends that other instances brought about.
@@ -6,20 +8,20 @@ export class Endings {
   private readonly waiting = new Map<string, Set<() => void>>();
   private closed = false;
 
-  /** Resolves when the job may have ended, when `signal` aborts, after `milliseconds`, or when the service stops. */
-  wait(jobId: string, milliseconds: number, signal: AbortSignal): Promise<void> {
-    if (this.closed || signal.aborted) return Promise.resolve();
+  /** Resolves when the job may have ended, when the caller is gone, after `milliseconds`, or when the service stops. */
+  wait(jobId: string, milliseconds: number, departure: Departure): Promise<void> {
+    if (this.closed || departure.happened) return Promise.resolve();
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
-        signal.removeEventListener('abort', done);
+        departure.unlisten(done);
         const others = this.waiting.get(jobId);
         others?.delete(done);
         if (others?.size === 0) this.waiting.delete(jobId);
         resolve();
       };
       const timer = setTimeout(done, milliseconds);
-      signal.addEventListener('abort', done, { once: true });
+      departure.listen(done);
       let all = this.waiting.get(jobId);
       if (all === undefined) this.waiting.set(jobId, (all = new Set()));
       all.add(done);

@@ -27,14 +27,15 @@ export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectation
     const { maxJobs } = waiter.request;
     let unlikely = maxJobs;
     for (const [preference, queueId] of byWeight(candidates).entries()) {
-      const share = Math.max(LEAST_ROWS, expectations.appetiteFor(queueId) - askedOf(queueId));
+      const before = askedOf(queueId);
+      const share = Math.max(LEAST_ROWS, expectations.appetiteFor(queueId) - before);
       const rows = candidates.length === 1 ? maxJobs : Math.min(maxJobs, share);
       if (unlikely <= 0 || (slots + rows > MOST_SLOTS && preference > 0)) {
         partial.add(index);
         break;
       }
       slots += rows;
-      unlikely -= Math.min(rows, expectations.likely(queueId));
+      unlikely -= Math.min(rows, Math.max(0, expectations.likely(queueId) - before));
       let asked = asks.get(queueId);
       if (asked === undefined) asks.set(queueId, (asked = { rows: 0, asks: [] }));
       asked.rows += rows;

@@ -1,4 +1,6 @@
+import type { Departure } from '../core/departure.js';
 import type { ServiceError } from '../errors.js';
+import type { KnownQueue } from './queue-directory.js';
 
 /** What a lease asks for. */
 export interface LeaseRequest {
@@ -9,7 +11,7 @@ export interface LeaseRequest {
   readonly wait: number;
   readonly visibilityTimeout: number | undefined;
   readonly worker: string | undefined;
-  readonly signal: AbortSignal;
+  readonly departure: Departure;
   /** Told, before the answer, for how many seconds the lease had nothing to do but wait. */
   readonly idled: (seconds: number) => void;
 }
@@ -23,10 +25,24 @@ export interface Waiter {
   readonly unknown: Map<string, number>;
   mustLook: boolean;
   busy: boolean;
-  /** Its time is up: the next round that gives it nothing ends it. */
-  late: boolean;
+  /** When its time is up: a round that gives it nothing then ends it. Milliseconds of this process. */
+  until: number;
+  /** Set while it has nothing to do but wait. */
+  timer: NodeJS.Timeout | undefined;
   /** Since when it has had nothing to do but wait, and for how long before that; milliseconds. */
   idleSince: number | undefined;
   idle: number;
   readonly answer: (jobs: unknown[] | ServiceError) => void;
+}
+
+/** It has something to do again. */
+export function stopIdling(waiter: Waiter): void {
+  if (waiter.idleSince !== undefined) waiter.idle += performance.now() - waiter.idleSince;
+  waiter.idleSince = undefined;
+}
+
+/** Enters one of its queues, among those that exist or those that do not. */
+export function place(waiter: Waiter, item: { name: string; weight: number; queue: KnownQueue | undefined }): void {
+  if (item.queue === undefined) waiter.unknown.set(item.name, item.weight);
+  else waiter.queues.set(item.queue.id, { name: item.name, weight: item.weight });
 }

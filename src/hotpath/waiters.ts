@@ -3,13 +3,14 @@ import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import type { Claim, ClaimKind } from './claim-kind.js';
+import type { Eventual } from '../core/eventual.js';
 import { Expectations } from './expectations.js';
 import type { Lanes, Stretch } from './lanes.js';
 import { LostClaims } from './lost-claims.js';
 import type { KnownQueue, QueueDirectory } from './queue-directory.js';
 import { planRound } from './plan-round.js';
 import type { Round } from './round.js';
-import type { LeaseRequest, Waiter } from './waiter.js';
+import { type LeaseRequest, place, stopIdling, type Waiter } from './waiter.js';
 
 export interface WaitersParts {
   readonly connections: Connections;
@@ -60,26 +61,27 @@ export class Waiters {
     if (this.parked.size >= this.parts.maxParked) {
       throw new ServiceError('UNAVAILABLE', 'too many leases wait', { retryAfter: 1 });
     }
-    const found = await Promise.all(request.queues.map(({ name }) => this.parts.queues.find(request.tenantId, name)));
-    if (request.signal.aborted) return [];
+    const queues = this.findQueues(request);
+    const found = queues instanceof Promise ? await queues : queues;
+    if (request.departure.happened) return [];
     return new Promise((resolve, reject) => {
-      const timer = request.wait === 0 ? undefined : setTimeout(() => this.expire(waiter), request.wait);
-      const onAbort = (): void => this.expire(waiter);
-      request.signal.addEventListener('abort', onAbort, { once: true });
+      const onGone = (): void => this.expire(waiter);
+      request.departure.listen(onGone);
       const waiter: Waiter = {
         request,
         queues: new Map(),
         unknown: new Map(),
         mustLook: true,
         busy: false,
-        late: request.wait === 0,
+        until: performance.now() + request.wait,
+        timer: undefined,
         idleSince: undefined,
         idle: 0,
         answer: (result) => {
           stopIdling(waiter);
           request.idled(waiter.idle / 1_000);
-          clearTimeout(timer);
-          request.signal.removeEventListener('abort', onAbort);
+          clearTimeout(waiter.timer);
+          request.departure.unlisten(onGone);
           this.parked.delete(waiter);
           if (result instanceof ServiceError) reject(result);
           else resolve(result as Job[]);
@@ -88,12 +90,12 @@ export class Waiters {
       request.queues.forEach(({ name, weight }, index) => place(waiter, { name, weight, queue: found[index] }));
       waiter.mustLook =
         request.wait === 0 || [...waiter.queues.keys()].some((id) => !this.expectations.flags.knownEmpty(id));
-      if (this.closed || (waiter.late && waiter.queues.size === 0)) {
+      if (this.closed || (request.wait === 0 && waiter.queues.size === 0)) {
         waiter.answer([]);
         return;
       }
       this.parked.add(waiter);
-      if (!this.owesLook(waiter)) waiter.idleSince = performance.now();
+      if (!this.owesLook(waiter)) this.rest(waiter);
       this.plan();
     });
   }
@@ -159,6 +161,7 @@ export class Waiters {
         waiter.queues.delete(id);
         waiter.unknown.set(queue.name, queue.weight);
       }
+      if (!waiter.busy && !this.owesLook(waiter)) this.arm(waiter);
     }
   }
 
@@ -187,14 +190,32 @@ export class Waiters {
     this.lost.close();
   }
 
+  private findQueues({ tenantId, queues }: LeaseRequest): Eventual<(KnownQueue | undefined)[]> {
+    const known = queues.map(({ name }) => this.parts.queues.known(tenantId, name));
+    return known.includes(undefined)
+      ? Promise.all(queues.map(({ name }) => this.parts.queues.find(tenantId, name)))
+      : known;
+  }
+
+  /** From now on the lease has nothing to do but wait. */
+  private rest(waiter: Waiter): void {
+    waiter.idleSince = performance.now();
+    this.arm(waiter);
+  }
+
+  /** Has the lease end in time. To be called where no round is to come for it; most leases are served by their first and need no timer. */
+  private arm(waiter: Waiter): void {
+    waiter.timer ??= setTimeout(() => this.expire(waiter), Math.max(0, waiter.until - performance.now()));
+  }
+
   private expire(waiter: Waiter): void {
-    waiter.late = true;
+    waiter.until = 0;
     if (!waiter.busy && !this.owesLook(waiter)) waiter.answer([]);
   }
 
   /** Even a call that does not park looks once, in the next round. */
   private owesLook({ mustLook, queues, request }: Waiter): boolean {
-    return mustLook && queues.size > 0 && !request.signal.aborted && !this.closed;
+    return mustLook && queues.size > 0 && !request.departure.happened && !this.closed;
   }
 
   private plan(): void {
@@ -245,12 +266,13 @@ export class Waiters {
     this.expectations.learn(round, claim, round.waiters.map(wantsMore));
     this.parts.metrics.jobs('leased', claim.jobs.length);
     const unsure = new Set(round.queues.flatMap(({ start, waiters }) => (start.shortened ? waiters : [])));
+    const now = performance.now();
     round.waiters.forEach((waiter, index) => {
       waiter.busy = false;
       waiter.mustLook = round.partial.has(index) || unsure.has(index);
-      const over = waiter.late || waiter.request.signal.aborted || this.closed;
+      const over = waiter.until <= now || waiter.request.departure.happened || this.closed;
       if (jobs[index]!.length > 0 || (over && !this.owesLook(waiter))) waiter.answer(jobs[index]!);
-      else waiter.idleSince = performance.now();
+      else this.rest(waiter);
     });
   }
 
@@ -263,7 +285,8 @@ export class Waiters {
     for (const waiter of round.waiters) {
       waiter.busy = false;
       if (!passes || this.failures >= TRIES || this.closed) waiter.answer(give);
-      else if (waiter.request.signal.aborted) waiter.answer([]);
+      else if (waiter.request.departure.happened) waiter.answer([]);
+      else this.arm(waiter);
     }
     if (passes) await new Promise((resolve) => setTimeout(resolve, Math.min(1_000, 20 * 4 ** this.failures)));
     if (this.failures >= TRIES) this.failures = 0;
@@ -274,13 +297,3 @@ const ONE_FOR_ALL = { atOnce: 1, leases: Infinity };
 
 /** An answer of fewer bytes was not cut for its size (replies are cut at 3 MiB, jobs are at most a little over 2 MiB). */
 const LITTLE_BYTES = 900_000;
-
-function stopIdling(waiter: Waiter): void {
-  if (waiter.idleSince !== undefined) waiter.idle += performance.now() - waiter.idleSince;
-  waiter.idleSince = undefined;
-}
-
-function place(waiter: Waiter, item: { name: string; weight: number; queue: KnownQueue | undefined }): void {
-  if (item.queue === undefined) waiter.unknown.set(item.name, item.weight);
-  else waiter.queues.set(item.queue.id, { name: item.name, weight: item.weight });
-}

@@ -1,10 +1,17 @@
 import { IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { CredentialMemory } from '../core/presented.js';
 import { Exchange } from './exchange.js';
 
 /** A request that knows its exchange: for every request a weak map costs the garbage collector more than a field does. */
 class Request extends IncomingMessage {
   exchange: Exchange | undefined;
+}
+
+/** One of them. Its exchanges are one or two: in a set each would cost a hash of its own. */
+class Connection {
+  readonly running: Exchange[] = [];
+  readonly memory: CredentialMemory = { presented: undefined };
 }
 
 type Carrier = IncomingMessage & Pick<Request, 'exchange'>;
@@ -14,27 +21,29 @@ type Carrier = IncomingMessage & Pick<Request, 'exchange'>;
  * closes tells its unfinished exchanges. An exchange ends when its answer has been handed to the system.
  */
 export class Connections {
-  readonly #open = new Map<Socket, Set<Exchange>>();
+  readonly #open = new Map<Socket, Connection>();
   /** Connections that close once their running exchanges are answered. */
   readonly #ending = new WeakSet<Socket>();
   #closing = false;
-  readonly #onEnd = (exchange: Exchange): void => this.#ended(exchange);
 
   /** What the server is to make its requests of. */
   readonly requests = Request;
 
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
-      this.#open.set(socket, new Set());
+      this.#open.set(socket, new Connection());
       socket.once('close', () => this.#closed(socket));
     });
   }
 
   begin(request: IncomingMessage, response: ServerResponse, options = { awaitsContinue: false }): Exchange {
-    const exchange = new Exchange(request, response, { ...options, onEnd: this.#onEnd });
-    const running = this.#open.get(request.socket);
+    const connection = this.#open.get(request.socket) ?? new Connection();
+    const exchange = new Exchange(request, response, { ...options, memory: connection.memory });
     (request as Carrier).exchange = exchange;
-    running?.add(exchange);
+    // Node says `finish`, once, also of an answer that could not be written. Before Node's own listener, which may close the socket.
+    response.prependListener('finish', this.#finished);
+    response.on('error', this.#failed);
+    connection.running.push(exchange);
     if (this.#closing) exchange.closeAfterwards();
     return exchange;
   }
@@ -48,13 +57,13 @@ export class Connections {
   /** From now on every answer closes its connection. */
   closeAfterAnswers(): void {
     this.#closing = true;
-    for (const running of this.#open.values()) for (const exchange of running) exchange.closeAfterwards();
+    for (const { running } of this.#open.values()) for (const exchange of running) exchange.closeAfterwards();
   }
 
   /** Whether bytes written to the connection would be taken for the answer to a request that was received. */
   isAnswering(socket: Socket): boolean {
-    const exchanges = [...(this.#open.get(socket) ?? [])];
-    return exchanges.some(({ request, response }) => request.complete || response.headersSent);
+    const running = this.#open.get(socket)?.running ?? [];
+    return running.some(({ request, response }) => request.complete || response.headersSent);
   }
 
   /** Has the connection closed when the requests received on it are answered. */
@@ -69,13 +78,13 @@ export class Connections {
 
   /** Cuts connections on which no request stands unanswered: silent ones and those with half-sent headers. */
   destroyQuiet(): void {
-    for (const [socket, exchanges] of this.#open) if (exchanges.size === 0) socket.destroySoon();
+    for (const [socket, { running }] of this.#open) if (running.length === 0) socket.destroySoon();
   }
 
   /** Cuts the connections whose requests are still being sent. */
   destroyIncomplete(): void {
-    for (const [socket, exchanges] of this.#open) {
-      if ([...exchanges].some((exchange) => !exchange.request.complete)) socket.destroy();
+    for (const [socket, { running }] of this.#open) {
+      if (running.some((exchange) => !exchange.request.complete)) socket.destroy();
     }
   }
 
@@ -83,16 +92,32 @@ export class Connections {
     for (const socket of this.#open.keys()) socket.destroy();
   }
 
+  // One for all answers: a function of its own for each costs the garbage collector more than what it does.
+  readonly #finished = ended((exchange) => {
+    exchange.finished();
+    this.#ended(exchange);
+  });
+
+  readonly #failed = ended((exchange) => exchange.lost());
+
   #ended(exchange: Exchange): void {
     const { socket } = exchange.request;
-    const running = this.#open.get(socket);
-    running?.delete(exchange);
-    if (running?.size === 0 && this.#ending.has(socket)) socket.destroySoon();
+    const running = this.#open.get(socket)?.running;
+    if (running === undefined) return;
+    running.splice(running.indexOf(exchange), 1);
+    if (running.length === 0 && this.#ending.has(socket)) socket.destroySoon();
   }
 
   #closed(socket: Socket): void {
-    const exchanges = this.#open.get(socket);
+    const connection = this.#open.get(socket);
     this.#open.delete(socket);
-    for (const exchange of exchanges ?? []) exchange.lost();
+    for (const exchange of connection?.running ?? []) exchange.lost();
   }
+}
+
+/** A listener on a response that finds its exchange. */
+function ended(tell: (exchange: Exchange) => void): (this: ServerResponse) => void {
+  return function () {
+    tell((this.req as Carrier).exchange!);
+  };
 }

@@ -1,7 +1,10 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Departure } from '../core/departure.js';
 import type { Eventual } from '../core/eventual.js';
+
+import type { CredentialMemory } from '../core/presented.js';
 import { drainBody } from './drain-body.js';
+import { createRequestId } from '../core/request-id.js';
 
 export interface Answer {
   readonly status: number;
@@ -12,47 +15,34 @@ export interface Answer {
 /** One request and its answer, from the headers' arrival until the answer is handed over or the client is gone. */
 export class Exchange {
   readonly requestId: string;
+  /** Of its connection. */
+  readonly memory: CredentialMemory;
   /** A client that asked for leave to send its body (`Expect: 100-continue`) and has not been given it. */
   #awaitsContinue: boolean;
   #handedOver = false;
-  #lost = false;
-  #controller: AbortController | undefined;
+  /** Of the client, before it has the answer. */
+  readonly departure = new Departure();
 
   constructor(
     readonly request: IncomingMessage,
     readonly response: ServerResponse,
-    options: { readonly awaitsContinue: boolean; readonly onEnd: (exchange: Exchange) => void },
+    options: { readonly awaitsContinue: boolean; readonly memory: CredentialMemory },
   ) {
+    this.memory = options.memory;
     this.requestId = requestIdOf(request);
     this.#awaitsContinue = options.awaitsContinue;
-    // Node says `finish`, once, also of an answer that could not be written. Before Node's own listener, which may close the socket.
-    response.prependListener('finish', () => {
-      this.#handedOver = !request.socket.destroyed && request.socket.errored === null;
-      this.lost();
-      options.onEnd(this);
-    });
-    response.on('error', () => this.lost());
   }
 
-  /** Aborted when the client is gone before it has the answer. */
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#lost) this.#controller.abort();
-    }
-    return this.#controller.signal;
+  /** The answer has been handed to the system, or could not be. To be called once, before the socket is closed for it. */
+  finished(): void {
+    const { socket } = this.request;
+    this.#handedOver = !socket.destroyed && socket.errored === null;
+    this.lost();
   }
 
-  /** Whether the client was gone before it had the answer. */
-  get isLost(): boolean {
-    return this.#lost;
-  }
-
-  /** Aborts the signal unless the answer was handed over. To be called when the connection is gone. */
+  /** Tells the departure unless the answer was handed over. To be called when the connection is gone. */
   lost(): void {
-    if (this.#handedOver || this.#lost) return;
-    this.#lost = true;
-    this.#controller?.abort();
+    if (!this.#handedOver) this.departure.tell();
   }
 
   /** To be called before the body is read. */
@@ -94,5 +84,5 @@ export class Exchange {
 /** A request's own id when it is a plain one, so that a caller can follow its call into the service's log. */
 function requestIdOf(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
-  return typeof given === 'string' && /^[\x21-\x7e]{1,128}$/.test(given) ? given : randomUUID();
+  return typeof given === 'string' && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createRequestId();
 }

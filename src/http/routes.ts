@@ -1,7 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { compileEncoder } from '../core/encode.js';
+import type { Departure } from '../core/departure.js';
 import type { Call } from '../core/invoke.js';
 import type { Eventual } from '../core/eventual.js';
+import type { CredentialMemory } from '../core/presented.js';
 import type { HttpBinding, HttpForm, Operation } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
@@ -58,16 +60,19 @@ export function addRoute(
 
 /** Sends what `answer` comes to, or the problem it ends in. */
 export async function respond(exchange: Exchange, log: Log, answer: () => Promise<Answer>): Promise<void> {
+  let made: Answer;
   try {
-    await exchange.send(await answered(exchange, log, answer));
+    made = await answer();
+  } catch (error) {
+    made = problemOf(known(error, exchange, log), exchange.requestId);
+  }
+  try {
+    const sent = exchange.send(made);
+    if (sent instanceof Promise) await sent;
   } catch (error) {
     log.error({ requestId: exchange.requestId, err: error }, 'answer failed');
     exchange.request.socket.destroy();
   }
-}
-
-function answered(exchange: Exchange, log: Log, answer: () => Promise<Answer>): Promise<Answer> {
-  return answer().catch((error: unknown) => problemOf(known(error, exchange, log), exchange.requestId));
 }
 
 function known(error: unknown, exchange: Exchange, log: Log): ServiceError {
@@ -103,16 +108,16 @@ class HttpCall implements Call {
     return this.exchange.request.headers.authorization;
   }
 
+  get memory(): CredentialMemory {
+    return this.exchange.memory;
+  }
+
   get requestId(): string {
     return this.exchange.requestId;
   }
 
-  get signal(): AbortSignal {
-    return this.exchange.signal;
-  }
-
-  isGone(): boolean {
-    return this.exchange.isLost;
+  get departure(): Departure {
+    return this.exchange.departure;
   }
 }
 

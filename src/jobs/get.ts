@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { Departure } from '../core/departure.js';
 import { type Context, defineOperation } from '../core/operation.js';
 import { Duration } from '../core/wire.js';
 import type { Engine } from '../hotpath/engine.js';
@@ -27,7 +28,7 @@ export const getJob = defineOperation({
   input: Input,
   output: Job,
   run: async (context: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
-    const { engine, tenant, signal } = context;
+    const { engine, tenant, departure } = context;
     const id = input.id.toLowerCase();
     const read = (): Promise<Job> => readJob(engine.database.ordinary, tenant.id, id);
     const wait = input.wait ?? 0;
@@ -35,22 +36,23 @@ export const getJob = defineOperation({
       ? read()
       : readWhenEnded(read, async (until) => {
           const began = performance.now();
-          await engine.endings.wait(id, wait, AbortSignal.any([signal, until]));
+          departure.listen(() => until.tell());
+          await engine.endings.wait(id, wait, until);
           context.idled((performance.now() - began) / 1_000);
         });
   },
 });
 
 /** Parks before it looks, so that an end between the look and the wait is not missed. */
-async function readWhenEnded(read: () => Promise<Job>, park: (until: AbortSignal) => Promise<void>): Promise<Job> {
-  const answered = new AbortController();
-  const woken = park(answered.signal);
+async function readWhenEnded(read: () => Promise<Job>, park: (until: Departure) => Promise<void>): Promise<Job> {
+  const answered = new Departure();
+  const woken = park(answered);
   try {
     const job = await read();
     if (ENDED.has(job.state)) return job;
     await woken;
     return await read();
   } finally {
-    answered.abort();
+    answered.tell();
   }
 }

@@ -75,7 +75,7 @@ export const lease = defineOperation({
       wait: settled === undefined || allOk(settled) ? (input.wait ?? 0) : 0,
       visibilityTimeout: input.visibilityTimeout,
       worker: input.worker,
-      signal: context.signal,
+      departure: context.departure,
       idled: (seconds) => context.idled(seconds),
     });
     return { jobs: await deliverable(context, claimed), settled };
@@ -87,6 +87,7 @@ function allOk({ heartbeats, acks, nacks, releases }: SettleResults): boolean {
 }
 
 function merged(queues: readonly { readonly name: string; readonly weight?: number | undefined }[]) {
+  if (queues.length === 1) return [{ name: queues[0]!.name, weight: queues[0]!.weight ?? 1 }];
   const weights = new Map<string, number>();
   for (const { name, weight } of queues) weights.set(name, Math.max(weights.get(name) ?? 0, weight ?? 1));
   return [...weights].map(([name, weight]) => ({ name, weight }));
@@ -97,13 +98,16 @@ function merged(queues: readonly { readonly name: string; readonly weight?: numb
  * whose body is missing is never handed out with a null payload: it is dead.
  */
 async function deliverable(context: Context<Engine>, claimed: readonly Claimed[]): Promise<LeasedJobs> {
-  const bodiless = claimed.filter(({ bodyMissing }) => bodyMissing);
-  const whole = claimed.filter(({ bodyMissing }) => !bodyMissing);
+  if (claimed.length === 0) return [];
+  const isWhole = ({ bodyMissing }: Claimed): boolean => !bodyMissing;
+  const whole = claimed.every(isWhole) ? claimed : claimed.filter(isWhole);
   const back = (): void => giveBack(context, whole);
-  if (bodiless.length > 0) await bury(context.engine, bodiless).catch(backAndThrow(back));
+  if (whole.length < claimed.length) {
+    const bodiless = claimed.filter(({ bodyMissing }) => bodyMissing);
+    await bury(context.engine, bodiless).catch(backAndThrow(back));
+  }
   if (whole.length === 0) return [];
-  if (context.signal.aborted) back();
-  else context.signal.addEventListener('abort', back, { once: true });
+  context.departure.listen(back);
   return whole.map(({ job }) => job);
 }
 

@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { callInstruments, SECONDS } from './call-metrics.js';
 
 /*
  * Every instrument of the service. Names begin `stint_`, units are base units, counters end in `_total`. No label holds
@@ -31,10 +32,7 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
  * | `stint_process_*`, `stint_nodejs_*`       |           |                            | processor, memory, event loop lag, garbage collection of the process     |
  */
 
-const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const ROWS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
-
-type Transport = 'http' | 'grpc';
 
 export type JobEvent =
   | 'enqueued'
@@ -92,38 +90,6 @@ export function createMetrics() {
     ...taskInstruments(registers),
     /** The text of a scrape and its media type. */
     render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
-  };
-}
-
-function callInstruments(registers: Registry[]) {
-  const seconds = new Histogram({
-    name: 'stint_operation_seconds',
-    help: 'Time spent on a call, without the time a long poll sat idle',
-    labelNames: ['operation', 'transport'] as const,
-    buckets: SECONDS,
-    registers,
-  });
-  const waited = new Counter({
-    name: 'stint_operation_wait_seconds_total',
-    help: 'Time long polls sat idle',
-    labelNames: ['operation', 'transport'] as const,
-    registers,
-  });
-  const calls = new Counter({
-    name: 'stint_operations_total',
-    help: 'Calls by outcome',
-    labelNames: ['operation', 'transport', 'code'] as const,
-    registers,
-  });
-  return {
-    /** One call and its outcome. `busySeconds` leaves out the time a long poll sat idle. */
-    operation: (operation: string, transport: Transport, code: string, busySeconds: number): void => {
-      seconds.observe({ operation, transport }, busySeconds);
-      calls.inc({ operation, transport, code });
-    },
-    /** The time one call sat idle, in seconds. */
-    operationWaited: (operation: string, transport: Transport, idleSeconds: number): void =>
-      waited.inc({ operation, transport }, idleSeconds),
   };
 }
 

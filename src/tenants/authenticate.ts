@@ -1,6 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { Eventual } from '../core/eventual.js';
 import type { Caller } from '../core/operation.js';
+import type { CredentialMemory, Presented } from '../core/presented.js';
 import { ServiceError } from '../errors.js';
 import type { KnownKeys } from './known-keys.js';
 import { hashSecret } from './secret.js';
@@ -17,16 +18,20 @@ export interface AuthenticateParts {
 }
 
 /**
- * Tells who calls, by the `Authorization` header or metadata: `Bearer` with an API key or the admin key. It throws
+ * Tells who calls, by the `Authorization` header or metadata: `Bearer` with an API key or the admin key. `memory` is the
+ * connection's. It throws
  * UNAUTHENTICATED, in the same words whether the key is unknown, expired or revoked, and UNAVAILABLE when the database is away.
  */
 export function createAuthenticate({ keys, adminKey }: AuthenticateParts) {
   const adminHash = hashSecret(adminKey);
-  return function authenticate(authorization: string | undefined): Eventual<Caller> {
-    const secret = secretOf(authorization);
-    const hash = hashSecret(secret);
-    if (adminKey !== '' && timingSafeEqual(hash, adminHash)) return ROOT;
-    const found = keys.find(secret, hash);
+  return function authenticate(authorization: string | undefined, memory: CredentialMemory): Eventual<Caller> {
+    const last = memory.presented;
+    const presented = last !== undefined && last.authorization === authorization ? last : present(authorization);
+    memory.presented = presented;
+    const remembered = keys.remembered(presented);
+    if (remembered !== undefined) return remembered;
+    if (adminKey !== '' && timingSafeEqual(presented.hash, adminHash)) return ROOT;
+    const found = keys.find(presented);
     return found instanceof Promise ? found.then(admitted) : admitted(found);
   };
 }
@@ -36,11 +41,10 @@ function admitted(caller: Caller | undefined): Caller {
   return caller;
 }
 
-function secretOf(authorization: string | undefined): string {
-  const secret =
-    authorization === undefined || authorization.length > LONGEST ? undefined : BEARER.exec(authorization)?.[1];
+function present(authorization = ''): Presented {
+  const secret = authorization.length > LONGEST ? undefined : BEARER.exec(authorization)?.[1];
   if (secret === undefined) {
     throw new ServiceError('UNAUTHENTICATED', 'this needs a credential: Authorization: Bearer, then an API key');
   }
-  return secret;
+  return { authorization, secret, hash: hashSecret(secret) };
 }

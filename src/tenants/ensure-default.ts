@@ -24,7 +24,7 @@ export async function ensureDefaultKey(
   keptSecret: string | undefined,
 ): Promise<string> {
   if (keptSecret !== undefined) {
-    const caller = await new KnownKeys(connections).find(keptSecret, hashSecret(keptSecret));
+    const caller = await new KnownKeys(connections).find({ secret: keptSecret, hash: hashSecret(keptSecret) });
     if (caller?.tenant?.id === tenantId && SCOPES.every((scope) => caller.scopes.has(scope))) return keptSecret;
   }
   const name = `local-${randomBytes(4).toString('hex')}`;

@@ -1,6 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { Eventual } from '../core/eventual.js';
 import type { Caller, Scope } from '../core/operation.js';
+import type { Presented } from '../core/presented.js';
 import { plainArray } from '../db/literals.js';
 import type { Connections, Statement } from '../db/pool.js';
 import { keyIdOf } from './secret.js';
@@ -51,17 +52,23 @@ export class KnownKeys {
   constructor(private readonly connections: Connections) {}
 
   /**
-   * Whose secret it is, given with its hash; undefined when it is unknown, expired or revoked. What does not have a secret's
+   * Whose secret it is; undefined when it is unknown, expired or revoked. What does not have a secret's
    * form is not asked about.
    *
    * @throws ServiceError UNAVAILABLE
    */
-  find(secret: string, hash: Buffer): Eventual<Caller | undefined> {
-    const id = hash.toString('latin1');
+  find({ secret, hash }: Omit<Presented, 'authorization'>): Eventual<Caller | undefined> {
+    const id = idOf(hash);
     const entry = this.good.get(id) ?? this.bad.get(id);
     if (entry !== undefined && entry.until > performance.now()) return entry.caller;
     const keyId = keyIdOf(secret);
     return keyId === undefined ? undefined : this.lookUp(id, { keyId, hash });
+  }
+
+  /** Whose secret it is, if that is known without asking the database. */
+  remembered({ hash }: Pick<Presented, 'hash'>): Caller | undefined {
+    const entry = this.good.get(idOf(hash));
+    return entry !== undefined && entry.until > performance.now() ? entry.caller : undefined;
   }
 
   /** Drops what is known of a key: it was revoked. */
@@ -124,6 +131,10 @@ export class KnownKeys {
     }
     return caller;
   }
+}
+
+function idOf(hash: Buffer): string {
+  return hash.toString('latin1');
 }
 
 /** Drops what has been kept longest when there is too much. */

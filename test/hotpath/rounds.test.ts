@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Departure } from '../../src/core/departure.js';
 import { Expectations } from '../../src/hotpath/expectations.js';
 import { Lanes } from '../../src/hotpath/lanes.js';
 import { planRound } from '../../src/hotpath/plan-round.js';
@@ -21,14 +22,15 @@ function waiter(
       wait: 1_000,
       visibilityTimeout: undefined,
       worker: undefined,
-      signal: new AbortController().signal,
+      departure: new Departure(),
       idled: () => undefined,
     },
     queues: new Map(Object.entries(queues).map(([id, weight]) => [Number(id), { name: `q${id}`, weight }])),
     unknown: new Map(),
     mustLook,
     busy,
-    late: false,
+    until: Infinity,
+    timer: undefined,
     idleSince: undefined,
     idle: 0,
     answer: () => undefined,

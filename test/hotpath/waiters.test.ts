@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { Departure } from '../../src/core/departure.js';
 import type { ClaimKind } from '../../src/hotpath/claim-kind.js';
 import { Lanes } from '../../src/hotpath/lanes.js';
 import type { KnownQueue, QueueDirectory } from '../../src/hotpath/queue-directory.js';
@@ -58,12 +59,16 @@ class Shelf {
 interface Bench {
   readonly shelf: Shelf;
   readonly waiters: Waiters;
-  readonly lease: (wait?: number, signal?: AbortSignal, maxJobs?: number) => Promise<string[]>;
+  readonly lease: (wait?: number, departure?: Departure, maxJobs?: number) => Promise<string[]>;
 }
 
 function bench(): Bench {
   const shelf = new Shelf();
-  const queues = { find: () => Promise.resolve(QUEUE), limits: () => QUEUE } as unknown as QueueDirectory;
+  const queues = {
+    known: () => undefined,
+    find: () => Promise.resolve(QUEUE),
+    limits: () => QUEUE,
+  } as unknown as QueueDirectory;
   const waiters = new Waiters({
     connections: undefined as never,
     repairs: undefined as never,
@@ -73,7 +78,7 @@ function bench(): Bench {
     metrics: createMetrics(),
     log: createLog('silent'),
   });
-  const lease: Bench['lease'] = (wait = 30_000, signal = new AbortController().signal, maxJobs = 1) =>
+  const lease: Bench['lease'] = (wait = 30_000, departure = new Departure(), maxJobs = 1) =>
     waiters.lease(shelf.kind, {
       tenantId: 't',
       queues: [{ name: 'q', weight: 1 }],
@@ -81,7 +86,7 @@ function bench(): Bench {
       wait,
       visibilityTimeout: undefined,
       worker: undefined,
-      signal,
+      departure,
       idled: () => undefined,
     });
   return { shelf, waiters, lease };
@@ -149,12 +154,12 @@ describe('parked leases', () => {
 
   it('of callers that are gone take nothing', async () => {
     const { shelf, waiters, lease } = bench();
-    const caller = new AbortController();
-    const gone = lease(30_000, caller.signal);
+    const caller = new Departure();
+    const gone = lease(30_000, caller);
     await turn();
     shelf.answer();
     await turn();
-    caller.abort();
+    caller.tell();
     assert.deepEqual(await gone, []);
     shelf.jobs = 1;
     waiters.ready([1]);

@@ -115,7 +115,7 @@ test('bytes that are no request do not cost the answers to the requests before t
   let finish = (): void => undefined;
   toy.onWait = () => new Promise((resolve) => (finish = resolve));
   raw.socket.write('POST /v1/wait HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\n\r\n{"stray":"body"}');
-  await until('the operation to run', () => toy.signals.length === 1);
+  await until('the operation to run', () => toy.departures.length === 1);
   finish();
   await until('the end', () => raw.closed);
   assert.match(raw.received, /^HTTP\/1\.1 200 [^]*\r\n\r\n\{"jobs":\[\]\}$/);

@@ -21,14 +21,14 @@ test('C27: shutting down answers what runs, closes what idles, and waits neither
   let wake = (): void => undefined;
   toy.onWait = () => new Promise((resolve) => (wake = resolve));
   waiting.socket.write(WAIT);
-  await until('a running request', () => toy.signals.length === 1);
+  await until('a running request', () => toy.departures.length === 1);
 
   const started = performance.now();
   const beforeClose = () => Promise.resolve(wake());
   await server.drain({ delaySeconds: 0, deadlineSeconds: 4, beforeClose });
   assert.ok(performance.now() - started < 4_000);
   assert.match(waiting.received, /^HTTP\/1\.1 200 [^]*connection: close[^]*\{"jobs":\[\]\}$/i);
-  assert.equal(toy.signals[0]!.aborted, false);
+  assert.equal(toy.departures[0]!.happened, false);
   await until(
     'every connection to close',
     () => [...idle, silent, slowHeaders, slowBody].every((raw) => raw.closed),
@@ -79,7 +79,7 @@ test('C27: a request that comes on a kept connection during shutdown is 503 and 
   assert.match(half.received, /retry-after: [12]\r\n/i);
   assert.match(half.received, /connection: close\r\n/i);
   assert.match(probe.received, /^HTTP\/1\.1 200 /);
-  assert.equal(toy.signals.length, 0);
+  assert.equal(toy.departures.length, 0);
 });
 
 test('at the deadline whatever still runs is cut off and told so', async (t) => {
@@ -87,11 +87,11 @@ test('at the deadline whatever still runs is cut off and told so', async (t) => 
   toy.onWait = () => new Promise(() => undefined);
   const raw = await openRaw(port);
   raw.socket.write(WAIT);
-  await until('a running request', () => toy.signals.length === 1);
+  await until('a running request', () => toy.departures.length === 1);
   const started = performance.now();
   await server.drain({ delaySeconds: 0, deadlineSeconds: 1, beforeClose: () => new Promise(() => undefined) });
   assert.ok(performance.now() - started < 1_000);
-  await until('abort', () => toy.signals[0]!.aborted);
+  await until('abort', () => toy.departures[0]!.happened);
 });
 
 test('a failure to wake the long polls is reported, after the connections are dealt with', async (t) => {

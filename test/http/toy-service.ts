@@ -2,6 +2,7 @@ import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions }
 import { connect, type Socket } from 'node:net';
 import type { TestContext } from 'node:test';
 import { Type } from 'typebox';
+import type { Departure } from '../../src/core/departure.js';
 import { createInvoke } from '../../src/core/invoke.js';
 import { type Caller, type Context, defineOperation, type Operation, type Scope } from '../../src/core/operation.js';
 import { Duration, JsonText } from '../../src/core/wire.js';
@@ -13,7 +14,7 @@ import { createMetrics, type Metrics } from '../../src/observability/metrics.js'
 /** What the toy operations note and are steered by. */
 export interface Toy {
   readonly inputs: unknown[];
-  readonly signals: AbortSignal[];
+  readonly departures: Departure[];
   /** Runs inside the operation `Wait`. */
   onWait: (context: Context<Toy>) => Promise<void>;
 }
@@ -92,7 +93,7 @@ const wait = defineOperation({
   input: Type.Object({}),
   output: Type.Object({ jobs: Type.Array(Type.String()) }),
   run: async (context: Context<Toy>) => {
-    context.engine.signals.push(context.signal);
+    context.engine.departures.push(context.departure);
     await context.engine.onWait(context);
     return { jobs: [] };
   },
@@ -151,7 +152,7 @@ export interface ToyService {
 
 /** Serves the toy operations on a free port until the test ends. */
 export async function startToy(t: TestContext, options: Partial<HttpServerOptions<Toy>> = {}): Promise<ToyService> {
-  const toy: Toy = { inputs: [], signals: [], onWait: () => Promise.resolve() };
+  const toy: Toy = { inputs: [], departures: [], onWait: () => Promise.resolve() };
   const metrics = createMetrics();
   const logLines: string[] = [];
   const log = createLog('info', { write: (line: string) => void logLines.push(line) });

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { v7 } from 'uuid';
+import { Departure } from '../../src/core/departure.js';
 import type { Operation, Tenant } from '../../src/core/operation.js';
 import { compileValidator } from '../../src/core/validate.js';
 import { Connections } from '../../src/db/pool.js';
@@ -51,7 +52,7 @@ export async function openRoom() {
         engine,
         caller,
         tenant: as,
-        signal: new AbortController().signal,
+        departure: new Departure(),
         requestId: 'test',
         idled: () => undefined,
       };

@@ -16,6 +16,7 @@ import { KnownKeys } from '../../src/tenants/known-keys.js';
 import { listApiKeys } from '../../src/tenants/list-api-keys.js';
 import { listTenants } from '../../src/tenants/list-tenants.js';
 import { revokeApiKey } from '../../src/tenants/revoke-api-key.js';
+import type { CredentialMemory } from '../../src/core/presented.js';
 import { createSecret, hashSecret, keyIdOf } from '../../src/tenants/secret.js';
 import type { Tenant } from '../../src/tenants/tenant.js';
 import { openParts, type Parts } from './parts.js';
@@ -44,7 +45,8 @@ const newKey = (more: Record<string, unknown> = {}) =>
 /** As a promise whatever it knows by heart. */
 function authenticator(keys = new KnownKeys(parts.connections), adminKey = ADMIN_KEY) {
   const authenticate = createAuthenticate({ keys, adminKey });
-  return async (header: string | undefined) => await authenticate(header);
+  return async (header: string | undefined, memory: CredentialMemory = { presented: undefined }) =>
+    await authenticate(header, memory);
 }
 
 const code = (expected: string, field?: string) => (error: unknown) => {

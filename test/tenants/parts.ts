@@ -1,4 +1,5 @@
 import { v7 } from 'uuid';
+import { Departure } from '../../src/core/departure.js';
 import type { AdminContext, Context, Tenant } from '../../src/core/operation.js';
 import { Connections, HOT_SETTINGS } from '../../src/db/pool.js';
 import { DatabaseClock } from '../../src/hotpath/clock.js';
@@ -48,8 +49,8 @@ export async function openParts() {
     calls: () => calls,
     sql: <R extends Record<string, unknown> = any>(text: string, values: unknown[] = []) =>
       query<R>(database.url, text, values),
-    as: (tenant: Tenant, signal = new AbortController().signal): Context<Engine> => ({ ...base, signal, tenant }),
-    admin: { ...base, signal: new AbortController().signal } satisfies AdminContext<Engine>,
+    as: (tenant: Tenant, departure = new Departure()): Context<Engine> => ({ ...base, departure, tenant }),
+    admin: { ...base, departure: new Departure() } satisfies AdminContext<Engine>,
     close: async () => {
       await connections.close();
       await database.drop();

@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto';
+import { Departure } from '../../../src/core/departure.js';
 import type { Start } from '../../../src/hotpath/lanes.js';
 import type { Round } from '../../../src/hotpath/round.js';
 import type { BareLoad } from '../messages.js';
@@ -12,7 +13,7 @@ export function roundFor({ queueId, tenantId, batch }: BareLoad, start: Start): 
     wait: 0,
     visibilityTimeout: undefined,
     worker: undefined,
-    signal: NEVER,
+    departure: NEVER,
     idled: () => undefined,
   };
   return {
@@ -23,7 +24,8 @@ export function roundFor({ queueId, tenantId, batch }: BareLoad, start: Start): 
         unknown: new Map(),
         mustLook: true,
         busy: true,
-        late: true,
+        until: Infinity,
+        timer: undefined,
         idleSince: undefined,
         idle: 0,
         answer: () => undefined,
@@ -39,4 +41,4 @@ export function roundFor({ queueId, tenantId, batch }: BareLoad, start: Start): 
   };
 }
 
-const NEVER = new AbortController().signal;
+const NEVER = new Departure();
