@@ -19,18 +19,18 @@ export class Appetite {
     return this.queues.get(queueId)?.appetite ?? LEAST;
   }
 
-  /** Rows the queue will probably give: those it gave last; 0 when nothing is known. */
+  /** Rows the queue will probably give: those it had last; 0 when nothing is known. */
   likely(queueId: number): number {
     return this.queues.get(queueId)?.likely ?? 0;
   }
 
-  /** A claim asked for so many rows and got so many; it would have taken all it asked for. */
-  learn(queueId: number, asked: number, got: number): void {
-    const filled = got >= asked;
+  /** A claim asked for so many rows and found so many. */
+  learn(queueId: number, asked: number, found: number): void {
+    const filled = found >= asked;
     const appetite = filled
       ? Math.min(MOST, Math.max(this.of(queueId), asked * 4))
       : Math.max(LEAST, Math.ceil(this.of(queueId) / 2));
     if (this.queues.size >= MOST_QUEUES) this.queues.clear();
-    this.queues.set(queueId, { appetite, likely: got });
+    this.queues.set(queueId, { appetite, likely: found });
   }
 }

@@ -14,12 +14,13 @@ export interface Claim<Job> {
   readonly jobs: readonly ClaimedJob<Job>[];
   /** What was taken from each queue that gave anything. */
   readonly taken: ReadonlyMap<number, Taken>;
+  /** How many rows it looked at in each queue that has any; those beyond what was taken were left, since their waiter had enough. */
+  readonly found: ReadonlyMap<number, number>;
 }
 
 export interface ClaimedJob<Job> {
   /** Index into the round's waiters. */
   readonly waiter: number;
   readonly queueId: number;
-  readonly bytes: number;
   readonly job: Job;
 }

@@ -40,19 +40,15 @@ export class Expectations {
     return this.parts.lanes.start(queueId);
   }
 
-  /**
-   * Takes in what a claim found. `short` says of each waiter that it would have taken more: a waiter that has enough may have left
-   * rows to its neighbours, and then a queue that gave little is not empty.
-   */
-  learn(round: Round, { taken }: Claim<unknown>, short: readonly boolean[]): void {
+  /** Takes in what a claim found. A queue is empty when it had less than was asked for and all of that was taken. */
+  learn(round: Round, { taken, found }: Claim<unknown>): void {
     for (const asked of round.queues) {
       const lanes = taken.get(asked.queueId) ?? NONE;
       const rows = rowsOf(lanes);
-      const filled = rows >= asked.limit;
-      this.parts.lanes.learn(asked.queueId, lanes, filled);
-      const wantedAll = asked.waiters.every((waiter) => short[waiter]);
-      if (filled || wantedAll) this.appetite.learn(asked.queueId, asked.limit, rows);
-      if (!filled && wantedAll && !asked.start.shortened) this.emptied(asked, round);
+      const looked = found.get(asked.queueId) ?? 0;
+      this.parts.lanes.learn(asked.queueId, lanes, rows >= asked.limit);
+      this.appetite.learn(asked.queueId, asked.limit, looked);
+      if (looked < asked.limit && rows === looked && !asked.start.shortened) this.emptied(asked, round);
     }
   }
 

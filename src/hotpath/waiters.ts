@@ -256,14 +256,8 @@ export class Waiters {
 
   private deliver(round: Round, claim: Claim<unknown>): void {
     const jobs = round.waiters.map((): unknown[] => []);
-    const bytes = round.waiters.map(() => 0);
-    for (const item of claim.jobs) {
-      jobs[item.waiter]!.push(item.job);
-      bytes[item.waiter]! += item.bytes;
-    }
-    const wantsMore = ({ request }: Waiter, index: number): boolean =>
-      jobs[index]!.length < request.maxJobs && bytes[index]! < LITTLE_BYTES;
-    this.expectations.learn(round, claim, round.waiters.map(wantsMore));
+    for (const item of claim.jobs) jobs[item.waiter]!.push(item.job);
+    this.expectations.learn(round, claim);
     this.parts.metrics.jobs('leased', claim.jobs.length);
     const unsure = new Set(round.queues.flatMap(({ start, waiters }) => (start.shortened ? waiters : [])));
     const now = performance.now();
@@ -294,6 +288,3 @@ export class Waiters {
 }
 
 const ONE_FOR_ALL = { atOnce: 1, leases: Infinity };
-
-/** An answer of fewer bytes was not cut for its size (replies are cut at 3 MiB, jobs are at most a little over 2 MiB). */
-const LITTLE_BYTES = 900_000;

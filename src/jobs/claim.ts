@@ -32,7 +32,8 @@ export const claimKind: ClaimKind<Claimed> = {
     const jobs = rows
       .map((row) => toClaimed(row, round, slots.get(row.leaseId)!))
       .sort((a, b) => a.preference - b.preference || a.slot - b.slot);
-    return { jobs, taken: takenOf(rows.find((row) => row.taken !== null)?.taken ?? []) };
+    const summary = rows.find((row) => row.taken !== null);
+    return { jobs, taken: takenOf(summary?.taken ?? []), found: new Map(summary?.found ?? []) };
   },
   giveBack: (connections, leaseIds) => connections.query(GIVE_BACK_CLAIM, [plainArray(leaseIds)]).then(() => undefined),
 };
@@ -43,6 +44,8 @@ interface ClaimedRow extends LeasedRow {
   readonly size: number;
   /** On one row: queue, rank, highest position and number of what was taken. */
   readonly taken: readonly (readonly [number, number, number, number])[] | null;
+  /** On the same row: queue and number of what was looked at. */
+  readonly found: readonly (readonly [number, number])[] | null;
 }
 
 /** Slots follow the order of the ready rows, queue by queue. */
@@ -53,7 +56,6 @@ function toClaimed(row: ClaimedRow, round: Round, slot: number) {
     preference: round.slotPreference[slot]!,
     slot,
     queueId,
-    bytes: row.size + JOB_BYTES + (row.error?.length ?? 0),
     job: { job: toLeasedJob(row), jobId, queueId, leaseId, bodyMissing: !row.hasBody },
   };
 }
@@ -190,7 +192,10 @@ select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.
   e.error, e.outcome::text as "errorOutcome", e.attempt as "errorAttempt",
   case when row_number() over () = 1 then (
     select json_agg(json_build_array(lane.queue_id, lane.rank, lane.pos, lane.rows))
-    from (select k.queue_id, k.rank, max(k.pos) as pos, count(*) as rows from kept k group by k.queue_id, k.rank) lane) end as taken
+    from (select k.queue_id, k.rank, max(k.pos) as pos, count(*) as rows from kept k group by k.queue_id, k.rank) lane) end as taken,
+  case when row_number() over () = 1 then (
+    select json_agg(json_build_array(look.queue_id, look.rows))
+    from (select p.queue_id, count(*) as rows from picked p group by p.queue_id) look) end as found
 from leased l
 join queue q on q.id = l.queue_id
 left join lateral (select * from job where job.id = l.job_id offset 0) job on true

@@ -69,11 +69,7 @@ describe('the appetite for a queue', () => {
       const round = plan(parked(3_000), expectations);
       const rows = filled ? round.waiters.length : 1;
       const taken = new Map([[1, new Map([[0, { pos: 1, rows }]])]]);
-      expectations.learn(
-        round,
-        { jobs: [], taken },
-        round.waiters.map(() => true),
-      );
+      expectations.learn(round, { jobs: [], taken, found: new Map([[1, rows]]) });
       return round.waiters.length;
     };
     assert.deepEqual(
@@ -203,11 +199,39 @@ describe('a round', () => {
     const expectations = expecting();
     const all = plan([waiter('t', queues, { maxJobs: 100 })], expectations);
     const taken = new Map([1, 2, 3, 4].map((id) => [id, new Map([[0, { pos: 1, rows: 16 }]])]));
-    expectations.learn(all, { jobs: [], taken }, [true]);
-    const one = plan([waiter('t', queues, { maxJobs: 64 })], expectations);
-    assert.deepEqual([one.queues.length, one.slotWaiter.length, [...one.partial]], [1, 64, [0]]);
-    const two = plan([waiter('t', queues, { maxJobs: 100 })], expectations);
-    assert.deepEqual([two.queues.length, two.slotWaiter.length, [...two.partial]], [2, 128, [0]]);
+    expectations.learn(all, { jobs: [], taken, found: new Map([1, 2, 3, 4].map((id) => [id, 16])) });
+    const one = plan([waiter('t', queues, { maxJobs: 16 })], expectations);
+    assert.deepEqual([one.queues.length, one.slotWaiter.length, [...one.partial]], [1, 16, [0]]);
+    const two = plan([waiter('t', queues, { maxJobs: 32 })], expectations);
+    assert.deepEqual([two.queues.length, two.slotWaiter.length, [...two.partial]], [2, 64, [0]]);
+  });
+
+  it('does not count on rows that another lease of the round is likely to get', () => {
+    const expectations = expecting();
+    const all = plan([waiter('t', { 1: 1 }, { maxJobs: 16 })], expectations);
+    const taken = new Map([[1, new Map([[0, { pos: 1, rows: 16 }]])]]);
+    expectations.learn(all, { jobs: [], taken, found: new Map([[1, 16]]) });
+    const first = waiter('t', { 1: 1 }, { maxJobs: 16 });
+    const second = waiter('t', { 1: 100, 2: 1 }, { maxJobs: 16 });
+    assert.deepEqual(
+      plan([first, second], expectations).queues.map(({ waiters }) => waiters),
+      [[0, 1], [1]],
+    );
+  });
+
+  it('believes a queue empty that had less than was asked for, if all of that was taken', () => {
+    const expectations = expecting();
+    const emptied = (taken: number, found: number): boolean => {
+      expectations.flags.mark([1]);
+      const round = plan([waiter('t', { 1: 1 }, { maxJobs: 10 })], expectations);
+      const lanes = new Map([[1, new Map([[0, { pos: 1, rows: taken }]])]]);
+      expectations.learn(round, { jobs: [], taken: taken === 0 ? new Map() : lanes, found: new Map([[1, found]]) });
+      return expectations.flags.knownEmpty(1);
+    };
+    assert.equal(emptied(0, 0), true);
+    assert.equal(emptied(9, 9), true);
+    assert.equal(emptied(10, 10), false);
+    assert.equal(emptied(3, 9), false, 'their waiter had enough and left some');
   });
 
   it('prefers queues by their weights, at random', () => {

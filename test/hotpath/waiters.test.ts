@@ -49,10 +49,13 @@ class Shelf {
     const jobs = Array.from({ length: taken }, (_, row) => ({
       waiter: round.slotWaiter[queue!.offset + row]!,
       queueId: 1,
-      bytes: 1,
       job: 'job',
     }));
-    return { jobs, taken: new Map(taken === 0 ? [] : [[1, new Map([[0, { pos: this.claims, rows: taken }]])]]) };
+    return {
+      jobs,
+      taken: new Map(taken === 0 ? [] : [[1, new Map([[0, { pos: this.claims, rows: taken }]])]]),
+      found: new Map([[1, taken]]),
+    };
   }
 }
 

@@ -1,3 +1,5 @@
+import { canMeasureCpu } from '../cpu.js';
+import type { Measured } from '../measure.js';
 import { rateOf } from '../merge.js';
 import { medianRow, ratioRow, row, type Table } from '../report.js';
 import type { Rig } from '../rig.js';
@@ -38,7 +40,24 @@ export async function queues(rig: Rig): Promise<Table> {
       row('jobs per lease, one queue', perCall(b), 'jobs'),
       medianRow(`full cycle over ${QUEUES} queues, each batch spread over 100`, 'jobs/s', rates(worst.a)),
       ratioRow('many queues to one, spread', { of: rates(worst.a), to: rates(worst.b) }),
+      ...(canMeasureCpu
+        ? [
+            ...processorTimes(`${QUEUES} queues`, a),
+            ...processorTimes('one queue', b),
+            ...processorTimes('spread', worst.a),
+          ]
+        : []),
     ],
     notes: [],
   };
+}
+
+function processorTimes(of: string, all: readonly Measured[]) {
+  return (['service', 'postgres', 'generators'] as const).map((part) =>
+    row(
+      `processor time per job, ${of}: ${part}`,
+      median(all.map(({ cpu, counts }) => cpu[part] / counts['acked']!)),
+      'µs',
+    ),
+  );
 }
