@@ -19,14 +19,14 @@ export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectation
   const partial = new Set<number>();
   let slots = 0;
   for (const waiter of inTurn(parked)) {
-    const candidates = [...waiter.queues].filter(
-      ([id]) => waiter.mustLook || askedOf(id) < expectations.appetiteFor(id),
+    const candidates = inPreference(waiter, expectations).filter(
+      (id) => waiter.mustLook || askedOf(id) < expectations.appetiteFor(id),
     );
     if (candidates.length === 0) continue;
     const index = waiters.push(waiter) - 1;
     const { maxJobs } = waiter.request;
     let unlikely = maxJobs;
-    for (const [preference, queueId] of byWeight(candidates).entries()) {
+    for (const [preference, queueId] of candidates.entries()) {
       const before = askedOf(queueId);
       const share = Math.max(LEAST_ROWS, expectations.appetiteFor(queueId) - before);
       const rows = candidates.length === 1 ? maxJobs : Math.min(maxJobs, share);
@@ -99,6 +99,17 @@ function* inTurn(parked: ReadonlySet<Waiter>): Generator<Waiter> {
       if (waiter !== undefined) yield waiter;
     }
   }
+}
+
+/**
+ * Its queues in the order in which it is to have their jobs. While some of them may have any, those that are believed empty are
+ * left out, or come last where the lease does not park.
+ */
+function inPreference({ queues, request }: Waiter, { flags }: Expectations): number[] {
+  const all = [...queues];
+  const full = all.filter(([id]) => !flags.knownEmpty(id));
+  if (full.length === all.length || (full.length > 0 && request.wait > 0)) return byWeight(full);
+  return byWeight(full).concat(byWeight(all.filter(([id]) => flags.knownEmpty(id))));
 }
 
 /**

@@ -11,15 +11,15 @@ import { WorkFlags } from '../../src/hotpath/work-flags.js';
 function waiter(
   tenantId: string,
   queues: Record<number, number>,
-  options: { maxJobs?: number; mustLook?: boolean; busy?: boolean } = {},
+  options: { maxJobs?: number; mustLook?: boolean; busy?: boolean; wait?: number } = {},
 ): Waiter {
-  const { maxJobs = 1, mustLook = false, busy = false } = options;
+  const { maxJobs = 1, mustLook = false, busy = false, wait = 1_000 } = options;
   return {
     request: {
       tenantId,
       queues: [],
       maxJobs,
-      wait: 1_000,
+      wait,
       visibilityTimeout: undefined,
       worker: undefined,
       departure: new Departure(),
@@ -217,6 +217,23 @@ describe('a round', () => {
       plan([first, second], expectations).queues.map(({ waiters }) => waiters),
       [[0, 1], [1]],
     );
+  });
+
+  it('passes over queues that are believed empty while others may have jobs; a lease that does not park asks them, too, but last', () => {
+    const expectations = expecting();
+    expectations.flags.empty(1, expectations.flags.version);
+    const asked = (settings: object): number[][] => {
+      const { queues, slotPreference } = plan([waiter('t', { 1: 1_000, 2: 1 }, settings)], expectations);
+      return queues.map(({ queueId, offset }) => [slotPreference[offset]!, queueId]).sort();
+    };
+    assert.deepEqual(asked({ mustLook: true }), [[0, 2]]);
+    assert.deepEqual(asked({ mustLook: true, wait: 0 }), [
+      [0, 2],
+      [1, 1],
+    ]);
+    expectations.flags.empty(2, expectations.flags.version);
+    assert.equal(asked({ mustLook: true }).length, 2);
+    assert.equal(asked({}).length, 0);
   });
 
   it('believes a queue empty that had less than was asked for, if all of that was taken', () => {

@@ -1,0 +1,39 @@
+import { Counter, Histogram, type Registry } from 'prom-client';
+
+/** Bounds of the buckets of every time, in seconds. */
+export const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+type Transport = 'http' | 'grpc';
+
+/** Of the calls that come in. */
+export function callInstruments(registers: Registry[]) {
+  const seconds = new Histogram({
+    name: 'stint_operation_seconds',
+    help: 'Time spent on a call, without the time a long poll sat idle',
+    labelNames: ['operation', 'transport'] as const,
+    buckets: SECONDS,
+    registers,
+  });
+  const waited = new Counter({
+    name: 'stint_operation_wait_seconds_total',
+    help: 'Time long polls sat idle',
+    labelNames: ['operation', 'transport'] as const,
+    registers,
+  });
+  const calls = new Counter({
+    name: 'stint_operations_total',
+    help: 'Calls by outcome',
+    labelNames: ['operation', 'transport', 'code'] as const,
+    registers,
+  });
+  return {
+    /** One call and its outcome. `busySeconds` leaves out the time a long poll sat idle. */
+    operation: (operation: string, transport: Transport, code: string, busySeconds: number): void => {
+      seconds.observe({ operation, transport }, busySeconds);
+      calls.inc({ operation, transport, code });
+    },
+    /** The time one call sat idle, in seconds. */
+    operationWaited: (operation: string, transport: Transport, idleSeconds: number): void =>
+      waited.inc({ operation, transport }, idleSeconds),
+  };
+}
