@@ -25,7 +25,8 @@ export function createPrune(): Task {
 
   return {
     name: 'prune',
-    every: 30_000,
+    every: 10_000,
+    whenIdle: 30_000,
     run: async ({ database }: Engine) => {
       const finished = await prune(database.tasks, PRUNE_FINISHED);
       const bodies = await prune(database.tasks, PRUNE_BODIES);
