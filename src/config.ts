@@ -8,6 +8,7 @@ const port = { minimum: 0, maximum: 65_535 };
 /** Every environment variable the service reads. An `x-secret` never appears in a message. */
 const VARIABLES = Type.Object({
   STINT_HTTP_PORT: Type.Integer({ ...port, default: 8080, description: 'Port of the REST API; 0 takes any free one.' }),
+  STINT_GRPC_PORT: Type.Integer({ ...port, default: 9090, description: 'Port of the gRPC API; 0 takes any free one.' }),
   STINT_HOST: Type.Optional(
     Type.String({
       pattern: '^[A-Za-z0-9.:_%-]{1,253}$',
@@ -89,6 +90,7 @@ type Name = keyof Values;
 
 export interface Config {
   readonly httpPort: number;
+  readonly grpcPort: number;
   readonly host: string;
   /** Undefined: the embedded Postgres, in `dataDirectory`. */
   readonly databaseUrl: string | undefined;
@@ -161,12 +163,15 @@ function conflicts(values: Values, env: NodeJS.ProcessEnv, needsAdminKey: boolea
     const wanted = accepts(VARIABLES.properties.STINT_ADMIN_KEY);
     faults.push(`STINT_ADMIN_KEY is missing: a database of your own needs one (${wanted})`);
   }
-  const { STINT_METRICS_PORT: metrics, STINT_HTTP_PORT: http } = values;
+  const { STINT_METRICS_PORT: metrics, STINT_HTTP_PORT: http, STINT_GRPC_PORT: grpc } = values;
   if (metrics !== undefined && metrics !== 0 && metrics === http) {
     faults.push(
       `STINT_METRICS_PORT is ${metrics}, as STINT_HTTP_PORT is: give it another, or unset it to share the port`,
     );
   }
+  if (grpc !== 0 && grpc === http) faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_HTTP_PORT is: give it another`);
+  if (grpc !== 0 && grpc === metrics)
+    faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_METRICS_PORT is: give it another`);
   return faults;
 }
 
@@ -174,6 +179,7 @@ function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
   const embedded = values.STINT_DATABASE_URL === undefined;
   return {
     httpPort: values.STINT_HTTP_PORT,
+    grpcPort: values.STINT_GRPC_PORT,
     host: values.STINT_HOST ?? (embedded ? '127.0.0.1' : '::'),
     databaseUrl: values.STINT_DATABASE_URL,
     dataDirectory: path.resolve(values.STINT_DATA_DIR),

@@ -4,17 +4,20 @@ import type { Secrets } from './kept-secrets.js';
 export function greet({
   host,
   port,
+  grpcPort,
   secrets,
 }: {
   readonly host: string;
   readonly port: number;
+  readonly grpcPort: number;
   readonly secrets: Secrets;
 }): string {
   const base = `http://${reachable(host)}:${port}`;
-  if (secrets.defaultKey === undefined) return `Stint is ready at ${base} (reference: ${base}/docs).`;
+  const ready = `Stint is ready at ${base} (reference: ${base}/docs), gRPC at ${reachable(host)}:${grpcPort}.`;
+  if (secrets.defaultKey === undefined) return ready;
   const auth = `-H 'Authorization: Bearer ${secrets.defaultKey}'`;
   const json = `-H 'Content-Type: application/json'`;
-  return `Stint is ready at ${base} (reference: ${base}/docs).
+  return `${ready}
 Key of the tenant "default": ${secrets.defaultKey}
 
 Enqueue a job, lease it, ack it:

@@ -11,6 +11,7 @@ import type { Database } from './hotpath/database.js';
 import { DueTimer } from './hotpath/due-timer.js';
 import type { Engine } from './hotpath/engine.js';
 import { poll } from './hotpath/poll.js';
+import { createGrpcServer, type GrpcServer } from './grpc/server.js';
 import { startMetricsServer } from './http/metrics-server.js';
 import { createHttpServer, type HttpServer } from './http/server.js';
 import { greet } from './greeting.js';
@@ -26,6 +27,7 @@ import { version } from './version.js';
 
 export interface Service {
   readonly port: number;
+  readonly grpcPort: number;
   /** Lines for a person: where the service is, a key, and what to try first. */
   readonly greeting: string;
   /** Stops gracefully: what is under way is finished and durable; takes no longer than the configuration allows. */
@@ -95,9 +97,11 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const runner = createTaskRunner({ tasks: tasks.list, engine, metrics, log });
   const scraped = { render: () => rendered(engine, metrics) };
   const authenticate = createAuthenticate({ keys: credentials, adminKey: secrets.adminKey });
+  const invoke = createInvoke({ engine, authenticate, metrics, log });
+  const grpc = createGrpcServer({ operations, invoke, log });
   const http = await createHttpServer({
     operations,
-    invoke: createInvoke({ engine, authenticate, metrics, log }),
+    invoke,
     metrics: scraped,
     withMetrics: config.metricsPort === undefined,
     log,
@@ -114,10 +118,13 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   await poll({ ...engine, connections: database.claim });
   await engine.wakeups.start();
   runner.start();
-  const { port } = await http.listen({ host: config.host, port: config.httpPort });
-  undo.push({ run: () => drain(http, engine, config), patient: true });
-  log.info({ port, host: config.host }, 'serving');
-  return { port, greeting: greet({ host: config.host, port, secrets }), stop };
+  const { host } = config;
+  const { port: grpcPort } = await grpc.listen({ host, port: config.grpcPort });
+  undo.push({ run: () => grpc.drain({ delaySeconds: 0, deadlineSeconds: 0 }), patient: true });
+  const { port } = await http.listen({ host, port: config.httpPort });
+  undo.push({ run: () => drain({ http, grpc }, engine, config), patient: true });
+  log.info({ port, grpcPort, host }, 'serving');
+  return { port, grpcPort, greeting: greet({ host, port, grpcPort, secrets }), stop };
 }
 
 async function openDatabase(config: Config, log: Log, undo: Undo[]): Promise<string> {
@@ -132,15 +139,18 @@ async function openDatabase(config: Config, log: Log, undo: Undo[]): Promise<str
 }
 
 /** Long polls are answered with nothing, requests under way are finished. */
-async function drain(http: HttpServer, engine: Engine, config: Config): Promise<void> {
-  await http.drain({
-    delaySeconds: config.drainDelaySeconds,
-    deadlineSeconds: config.drainSeconds,
-    beforeClose: async () => {
-      engine.endings.close();
-      await engine.waiters.close();
-    },
-  });
+async function drain({ http, grpc }: Transports, engine: Engine, config: Config): Promise<void> {
+  const how = { delaySeconds: config.drainDelaySeconds, deadlineSeconds: config.drainSeconds };
+  const beforeClose = async (): Promise<void> => {
+    engine.endings.close();
+    await engine.waiters.close();
+  };
+  await Promise.all([http.drain({ ...how, beforeClose }), grpc.drain(how)]);
+}
+
+interface Transports {
+  readonly http: HttpServer;
+  readonly grpc: GrpcServer;
 }
 
 interface Running {
@@ -161,8 +171,9 @@ async function closeAll(database: Database): Promise<void> {
   await Promise.all(Object.values(database).map((connections: Database['ordinary']) => connections.close()));
 }
 
-function rendered({ database, batches }: Engine, metrics: ReturnType<typeof createMetrics>) {
+function rendered({ database, batches, waiters }: Engine, metrics: ReturnType<typeof createMetrics>) {
   batches.measureWaiting();
+  metrics.parkedLeases(waiters.size);
   for (const connections of Object.values(database) as Database['ordinary'][]) metrics.pool(connections.state());
   return metrics.render();
 }

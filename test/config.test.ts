@@ -19,6 +19,7 @@ function messageFor(env: NodeJS.ProcessEnv): string {
 test('without any variable the embedded Postgres is used and only this machine is served', () => {
   assert.deepEqual(loadConfig({}), {
     httpPort: 8080,
+    grpcPort: 9090,
     host: '127.0.0.1',
     databaseUrl: undefined,
     dataDirectory: path.resolve('.stint'),

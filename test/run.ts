@@ -7,6 +7,8 @@ import { findPostgres15, startTestServer, type TestServer } from './helpers/post
 /** Node 20 takes the bound for a whole file; no single test may take that long. */
 const FILE_TIMEOUT_MS = 300_000;
 const DEFAULT_CONCURRENCY = 2;
+/** The suites of what callers see: they are run over gRPC too. */
+const OVER_GRPC = /^(contract|cases)\//;
 /** The suites that say what statements do: they are run on the oldest supported Postgres too. */
 const ON_BOTH = /^(contract|cases|queues|tasks|tenants)\/|^(model|limits|jobs-read)\./;
 
@@ -39,12 +41,12 @@ async function withServers(selected: string[]): Promise<number> {
     const home = await findPostgres15();
     if (home === undefined) {
       process.stdout.write('PostgreSQL 15, the oldest supported, is not installed: the suites are not run on it.\n');
-      return await runAll(selected, interrupted.signal);
+      return await runOverBoth(selected, interrupted.signal);
     }
     const oldest = await startTestServer(home);
     servers.push(oldest);
     process.env['STINT_TEST_POSTGRES15_URL'] = oldest.url;
-    const code = await runAll(selected, interrupted.signal);
+    const code = await runOverBoth(selected, interrupted.signal);
     const again = selected.filter((file) => ON_BOTH.test(path.relative(import.meta.dirname, file)));
     if (code !== 0 || again.length === 0) return code;
     process.stdout.write('\nThe suites of what the database does, once more on PostgreSQL 15:\n\n');
@@ -52,6 +54,20 @@ async function withServers(selected: string[]): Promise<number> {
     return await runAll(again, interrupted.signal);
   } finally {
     for (const server of servers) await server.stop();
+  }
+}
+
+/** All files, and then those of what callers see once more over gRPC. */
+async function runOverBoth(selected: string[], signal: AbortSignal): Promise<number> {
+  const code = await runAll(selected, signal);
+  const again = selected.filter((file) => OVER_GRPC.test(path.relative(import.meta.dirname, file)));
+  if (code !== 0 || again.length === 0) return code;
+  process.stdout.write('\nThe suites of what callers see, once more over gRPC:\n\n');
+  process.env['STINT_TEST_TRANSPORT'] = 'grpc';
+  try {
+    return await runAll(again, signal);
+  } finally {
+    delete process.env['STINT_TEST_TRANSPORT'];
   }
 }
 

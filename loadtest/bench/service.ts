@@ -61,6 +61,7 @@ function launch({ url, env }: ServiceOptions, adminKey: string): ChildProcess {
       STINT_ADMIN_KEY: adminKey,
       STINT_HOST: '127.0.0.1',
       STINT_HTTP_PORT: '0',
+      STINT_GRPC_PORT: '0',
       STINT_LOG_LEVEL: 'error',
       ...env,
     },

@@ -75,6 +75,7 @@ export class ServiceProcess {
       env: {
         ...Object.fromEntries(inherited),
         STINT_HTTP_PORT: String(port),
+        STINT_GRPC_PORT: '0',
         STINT_HOST: '127.0.0.1',
         STINT_DATABASE_URL: databaseUrl,
         STINT_ADMIN_KEY: adminKey,

@@ -1,3 +1,4 @@
+import { retryAfter } from '../core/retry-after.js';
 import { ERROR_CODES, type ErrorCode, ServiceError } from '../errors.js';
 import type { Answer } from './exchange.js';
 
@@ -18,16 +19,10 @@ export function problemOf(error: ServiceError, requestId: string): Answer {
   });
   const headers: Record<string, string> = { 'content-type': PROBLEM_TYPE, 'cache-control': 'no-store' };
   if (status === 401) headers['www-authenticate'] = 'Bearer';
-  if (status === 429 || status === 503) headers['retry-after'] = String(retryAfter(error.retryAfter ?? 1));
+  if (status === 429 || status === 503) headers['retry-after'] = String(retryAfter(error.retryAfter));
   return { status, headers, body };
 }
 
 export function typeOf(code: ErrorCode): string {
   return `urn:stint:error:${code}`;
-}
-
-/** Whole seconds, spread over half as much again and never earlier than asked, so that refused callers do not return as one. */
-function retryAfter(seconds: number): number {
-  const base = Math.max(1, Math.ceil(seconds));
-  return base + Math.floor(Math.random() * (base * 0.5 + 1));
 }

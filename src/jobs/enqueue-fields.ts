@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Static, type TObject, Type } from 'typebox';
+import { isJsonType, JSON_TYPE } from '../core/content-type.js';
 import { checkJsonBytes } from '../core/payload.js';
 import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
 import { ServiceError, invalidField } from '../errors.js';
@@ -12,7 +13,6 @@ export const MAX_AHEAD_MS = 366 * DAY_MS;
 const DEFAULT_PAYLOAD_BYTES = 256 * 1024;
 const HEADER_PAIRS = 64;
 const HEADER_BYTES = 8 * 1024;
-const JSON_TYPE = 'application/json';
 const BYTES_TYPE = 'application/octet-stream';
 
 export const queueName = Type.String({
@@ -164,13 +164,6 @@ function payloadOf({ payload, payloadBase64, contentType }: EnqueueFields, path:
   const fault = isJson ? checkJsonBytes(payloadBase64) : undefined;
   if (fault !== undefined) throw invalidField(`${path}payloadBase64`, `with a JSON contentType ${fault}`);
   return { field: 'payloadBase64', payload: payloadBase64, contentType: stored, isJson };
-}
-
-/** RFC 6838: a structured syntax suffix `+json` says that the content is JSON. */
-function isJsonType(type: string): boolean {
-  if (type === JSON_TYPE) return true;
-  const essence = type.split(';', 1)[0]!.trim().toLowerCase();
-  return essence === JSON_TYPE || essence.endsWith('+json');
 }
 
 function headersOf(headers: Record<string, string> | undefined, path: string): string | undefined {

@@ -3,13 +3,14 @@ import { blob, plainArray, textArray } from '../db/literals.js';
 import type { BatchKind } from '../hotpath/batcher.js';
 import { ServiceError } from '../errors.js';
 import type { EnqueueItem } from './enqueue-fields.js';
+import type { JobState } from './job.js';
 
 /** What belongs together: all of it is stored or nothing. */
 export type EnqueueUnit = readonly EnqueueItem[];
 
 export interface Enqueued {
   readonly id: string;
-  readonly state: string;
+  readonly state: JobState | 'gone';
   /** Microseconds. */
   readonly enqueuedAt: number;
   readonly runAt: number;

@@ -14,6 +14,7 @@ import {
   type Enqueued,
   type EnqueueUnit,
 } from './enqueue-flush.js';
+import type { JobState } from './job.js';
 
 /**
  * Enqueues with idempotency keys, in one transaction: first the keys, sorted, then the bodies of those whose key was free,
@@ -158,7 +159,7 @@ interface EarlierRow {
   readonly ord: number;
   readonly jobId: string;
   readonly same: boolean;
-  readonly state: string | null;
+  readonly state: JobState | null;
   readonly enqueuedAt: number | null;
   readonly runAt: number | null;
 }
@@ -179,7 +180,8 @@ async function readEarlier(
     rows.map((row) => {
       const item = losers[row.ord - 1]!;
       const at = row.enqueuedAt ?? timeOf(row.jobId);
-      const job = { id: row.jobId, state: row.state ?? 'gone', enqueuedAt: at, runAt: row.runAt ?? at };
+      const state: Enqueued['state'] = row.state ?? 'gone';
+      const job = { id: row.jobId, state, enqueuedAt: at, runAt: row.runAt ?? at };
       // Our own id under the key: an earlier try of this very flush, whose answer was lost, has stored it.
       return [item.id, { same: row.same, job: { ...job, deduplicated: row.jobId !== item.id } }];
     }),

@@ -7,6 +7,7 @@ import type { KnownQueue } from '../hotpath/queue-directory.js';
 import { type EnqueueFields, enqueueFields, type EnqueueItem, queueName, toItem } from './enqueue-fields.js';
 import { enqueueKind, type Enqueued, type EnqueueUnit, QueueClosed } from './enqueue-flush.js';
 import { enqueueKeyedKind, keyName } from './enqueue-keyed.js';
+import { JOB_STATES } from './job.js';
 
 const exclusive = {
   'x-exclusive': [
@@ -17,7 +18,9 @@ const exclusive = {
 
 export const EnqueuedJob = Type.Object({
   id: Type.String({ format: 'uuid', description: 'UUID v7.' }),
-  state: Type.String({ description: 'Present state; of a deduplicated job that is no longer kept, `gone`.' }),
+  state: Type.Enum([...JOB_STATES, 'gone'], {
+    description: 'Present state; of a deduplicated job that is no longer kept, `gone`.',
+  }),
   enqueuedAt: Timestamp(),
   runAt: Timestamp(),
   deduplicated: Type.Boolean({

@@ -1,4 +1,4 @@
-import { Counter, Histogram, type Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 /** Bounds of the buckets of every time, in seconds. */
 export const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -26,7 +26,9 @@ export function callInstruments(registers: Registry[]) {
     labelNames: ['operation', 'transport', 'code'] as const,
     registers,
   });
+  const parked = new Gauge({ name: 'stint_parked_leases', help: 'Leases that wait for a job', registers });
   return {
+    parkedLeases: (count: number): void => parked.set(count),
     /** One call and its outcome. `busySeconds` leaves out the time a long poll sat idle. */
     operation: (operation: string, transport: Transport, code: string, busySeconds: number): void => {
       seconds.observe({ operation, transport }, busySeconds);

@@ -10,6 +10,7 @@ import { callInstruments, SECONDS } from './call-metrics.js';
  * | `stint_operation_seconds`                 | histogram | operation, transport       | time spent on a call, without the time a long poll sat idle              |
  * | `stint_operation_wait_seconds_total`      | counter   | operation, transport       | time long polls sat idle                                                 |
  * | `stint_operations_total`                  | counter   | operation, transport, code | calls by outcome: `OK`, a code of the error table, or `CLIENT_CLOSED`    |
+ * | `stint_parked_leases`                     | gauge     | –                          | leases that wait for a job                                               |
  * | `stint_batch_rows`                        | histogram | kind                       | callers' items written by one statement                                  |
  * | `stint_batch_flush_seconds`               | histogram | kind                       | time of that statement                                                   |
  * | `stint_batch_wait_seconds`                | histogram | kind                       | time the oldest item of a batch waited before it                         |

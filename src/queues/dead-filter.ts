@@ -4,7 +4,7 @@ import { DEAD_REASONS } from '../jobs/job.js';
 
 /** Which dead jobs: these ids, or all that match the filter. Neither means all. */
 export const DeadChoice = Type.Object({
-  ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }), { minItems: 1, maxItems: 1000 })),
+  ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }), { minItems: 1, maxItems: 1000, 'x-boxed': true })),
   filter: Type.Optional(
     Type.Object(
       {

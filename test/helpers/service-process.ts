@@ -27,6 +27,8 @@ export interface Running {
 /** A service in a process of its own, on the embedded Postgres of a data directory. */
 export interface ServiceProcess extends Running {
   readonly base: string;
+  /** `host:port` of gRPC. */
+  readonly grpc: string;
   /** With the key of the tenant `default`. */
   readonly client: Client;
   /** Its log: JSON lines, read. */
@@ -98,7 +100,12 @@ export function launchService(
   { dataDirectory, port }: Installation,
   env: Readonly<Record<string, string>> = {},
 ): Running {
-  return runScript('src/main.js', ['serve'], { STINT_DATA_DIR: dataDirectory, STINT_HTTP_PORT: String(port), ...env });
+  return runScript('src/main.js', ['serve'], {
+    STINT_DATA_DIR: dataDirectory,
+    STINT_HTTP_PORT: String(port),
+    STINT_GRPC_PORT: '0',
+    ...env,
+  });
 }
 
 /** `stint serve`, once it is ready. */
@@ -109,13 +116,14 @@ export async function startService(
   const running = launchService(installation, env);
   const ready = (): boolean => {
     if (running.child.exitCode !== null) throw new Error(`the service has ended: ${running.output()}`);
-    return running.output().includes('Stint is ready at');
+    return /Stint is ready at .*\n/.test(running.output());
   };
   await until('the service is ready', ready, START_MS);
   const base = `http://127.0.0.1:${installation.port}`;
   return {
     ...running,
     base,
+    grpc: /gRPC at (\S+:\d+)\./.exec(running.output())![1]!,
     client: clientFor(base, (await readFile(installation.keyFile, 'utf8')).trim()),
     log: () => logOf(running.output()),
   };

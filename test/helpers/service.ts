@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { loadConfig } from '../../src/config.js';
 import { createLog, type Log } from '../../src/observability/log.js';
 import { type Service, startService } from '../../src/service.js';
+import { overGrpc } from './grpc-client.js';
 import { createDatabase, query, type TestDatabase } from './postgres.js';
 
 /** An answer as it came, with its body read as JSON where it is JSON. */
@@ -25,9 +26,17 @@ export interface Client {
   delete(path: string): Promise<Answer>;
 }
 
+/** Whether the behaviour suites speak gRPC. */
+const OVER_GRPC = process.env['STINT_TEST_TRANSPORT'] === 'grpc';
+
+/** Where the services of this process speak gRPC, by where they speak HTTP. */
+const grpcOf = new Map<string, string>();
+
 export interface TestService {
   readonly database: TestDatabase;
   readonly base: string;
+  /** `host:port` of gRPC. */
+  readonly grpc: string;
   readonly adminKey: string;
   readonly admin: Client;
   /** A client of a new tenant, with all scopes unless named. */
@@ -62,14 +71,18 @@ async function startOn(
     STINT_ADMIN_KEY: adminKey,
     STINT_HOST: '127.0.0.1',
     STINT_HTTP_PORT: '0',
+    STINT_GRPC_PORT: '0',
     ...env,
   });
   const service: Service = await startService(config, log);
   const base = `http://127.0.0.1:${service.port}`;
+  const grpc = `127.0.0.1:${service.grpcPort}`;
+  grpcOf.set(base, grpc);
   const admin = clientFor(base, adminKey);
   return {
     database,
     base,
+    grpc,
     adminKey,
     admin,
     tenant: (options) => newTenant(admin, options),
@@ -96,7 +109,7 @@ export function clientFor(base: string, key: string): Client {
     const isJson = response.headers.get('content-type')?.includes('json') ?? false;
     return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : undefined };
   };
-  return {
+  const client: Client = {
     base,
     key,
     request,
@@ -106,6 +119,8 @@ export function clientFor(base: string, key: string): Client {
     patch: (path, body) => request('PATCH', path, body),
     delete: (path) => request('DELETE', path),
   };
+  const target = OVER_GRPC ? grpcOf.get(base) : undefined;
+  return target === undefined ? client : overGrpc(client, target);
 }
 
 const ALL_SCOPES = ['enqueue', 'work', 'read', 'manage'];

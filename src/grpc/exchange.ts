@@ -1,0 +1,53 @@
+import {
+  type Metadata,
+  ResponderBuilder,
+  ServerInterceptingCall,
+  type ServerInterceptor,
+  ServerListenerBuilder,
+  status as STATUS,
+} from '@grpc/grpc-js';
+import { Departure } from '../core/departure.js';
+
+/** One call, from its headers' arrival until its answer is handed to the system or the caller is gone. */
+export interface GrpcExchange {
+  /** Of the caller, before it has the answer. */
+  readonly departure: Departure;
+}
+
+/**
+ * Follows every call from beneath its handler, where alone it can be seen whether an answer was written: the library tells a handler of a
+ * call that has ended in the same way whether it was answered or broken off. A handler finds its exchange by the call's metadata.
+ */
+export class Exchanges {
+  readonly #all = new WeakMap<Metadata, GrpcExchange>();
+
+  /** What the server is to run for every call. */
+  readonly interceptor: ServerInterceptor = (_method, call) => {
+    const departure = new Departure();
+    let handedOver = false;
+    const listener = new ServerListenerBuilder()
+      .withOnReceiveMetadata((metadata, next) => {
+        this.#all.set(metadata, { departure });
+        next(metadata);
+      })
+      .withOnCancel(() => {
+        if (!handedOver) departure.tell();
+      })
+      .build();
+    const responder = new ResponderBuilder()
+      .withStart((next) => next(listener))
+      // An answer's status is sent when its message has been written.
+      .withSendStatus((status, next) => {
+        handedOver = status.code === STATUS.OK;
+        next(status);
+      })
+      .build();
+    return new ServerInterceptingCall(call, responder);
+  };
+
+  of(metadata: Metadata): GrpcExchange {
+    const exchange = this.#all.get(metadata);
+    if (exchange === undefined) throw new Error('a call came past the interceptor');
+    return exchange;
+  }
+}

@@ -1,0 +1,129 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import {
+  type MethodDefinition,
+  Server,
+  ServerCredentials,
+  type ServiceDefinition,
+  type UntypedServiceImplementation,
+} from '@grpc/grpc-js';
+import { ReflectionService } from '@grpc/reflection';
+import { HealthImplementation } from 'grpc-health-check';
+import type { Call } from '../core/invoke.js';
+import type { Operation } from '../core/operation.js';
+import type { Log } from '../observability/log.js';
+import type { CodecContext } from './codec.js';
+import { Exchanges } from './exchange.js';
+import { tolerant } from './malformed.js';
+import { Protos } from './protos.js';
+import { compileStatus } from './status.js';
+import { unaryHandler } from './unary.js';
+import { workHandler } from './work.js';
+
+export interface GrpcServerOptions<Engine> {
+  readonly operations: readonly Operation<Engine>[];
+  readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
+  readonly log: Log;
+}
+
+export interface GrpcDrainOptions {
+  /** How long calls are still taken, for load balancers to notice. */
+  readonly delaySeconds: number;
+  /** When the rest is cut off, from the beginning. */
+  readonly deadlineSeconds: number;
+}
+
+export interface GrpcServer {
+  /** Starts to listen, in plaintext; port 0 takes a free one. Rejects with what stands in the way. */
+  listen(address: { readonly host: string; readonly port: number }): Promise<{ readonly port: number }>;
+  /** Shuts down without losing an answer: not serving first, then no new calls, then those under way. To be called once. */
+  drain(options: GrpcDrainOptions): Promise<void>;
+}
+
+const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
+const SERVICES = ['Jobs', 'Queues', 'Admin'] as const;
+
+/** The gRPC transport: a handler for every operation of the table, health, and reflection. */
+export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): GrpcServer {
+  const { operations, invoke, log } = options;
+  const protos = new Protos();
+  const exchanges = new Exchanges();
+  const server = new Server({
+    interceptors: [exchanges.interceptor],
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+  });
+  const context: CodecContext = { protos, onEnum: () => undefined };
+  const parts = { invoke, exchanges, statusOf: compileStatus(protos), context, log };
+  const named = (name: string): Operation<Engine> => operations.find((operation) => operation.name === name)!;
+  const work = workHandler({ lease: named('Lease'), settle: named('Settle') }, parts);
+  for (const name of SERVICES) {
+    const own = operations.filter(({ group }) => group === name);
+    const definition = readable(protos.service(name));
+    const implementation: UntypedServiceImplementation = {};
+    for (const operation of own) {
+      implementation[operation.name] = unaryHandler(operation, messagesOf(definition, operation.name), parts);
+    }
+    if (name === 'Jobs') implementation['Work'] = work.handle;
+    const missing = Object.keys(definition).find((method) => implementation[method] === undefined);
+    if (missing !== undefined) throw new Error(`stint.v1.${name}.${missing} is not in the table`);
+    server.addService(definition, implementation);
+  }
+  const health = new HealthImplementation();
+  const setHealth = (serving: boolean): void => {
+    for (const name of ['', ...SERVICES.map((service) => `stint.v1.${service}`)])
+      health.setStatus(name, serving ? 'SERVING' : 'NOT_SERVING');
+  };
+  setHealth(true);
+  health.addToServer(server);
+  new ReflectionService(protos.definition).addToServer(server);
+  return {
+    listen: (address) => listen(server, address),
+    drain: async (how) => {
+      setHealth(false);
+      work.drain();
+      await drain(server, how);
+    },
+  };
+}
+
+/** The same service, of which a message that cannot be read reaches its handler, which says so. */
+function readable(definition: ServiceDefinition): ServiceDefinition {
+  const methods = Object.entries(definition).map(([name, method]): [string, MethodDefinition<object, object>] => [
+    name,
+    { ...method, requestDeserialize: tolerant(method.requestDeserialize as (bytes: Buffer) => object) },
+  ]);
+  return Object.fromEntries(methods);
+}
+
+function messagesOf(definition: ServiceDefinition, name: string) {
+  const method = definition[name] as (MethodDefinition<object, object> & Typed) | undefined;
+  if (method === undefined) throw new Error(`${name} is in the table, but not in proto`);
+  return { request: `stint.v1.${method.requestType.type.name}`, response: `stint.v1.${method.responseType.type.name}` };
+}
+
+interface Typed {
+  readonly requestType: { readonly type: { readonly name: string } };
+  readonly responseType: { readonly type: { readonly name: string } };
+}
+
+function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }) {
+  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return new Promise<{ readonly port: number }>((resolve, reject) => {
+    server.bindAsync(address, ServerCredentials.createInsecure(), (error, bound) => {
+      if (error === null) resolve({ port: bound });
+      else reject(error);
+    });
+  });
+}
+
+async function drain(server: Server, { delaySeconds, deadlineSeconds }: GrpcDrainOptions): Promise<void> {
+  const deadline = performance.now() + deadlineSeconds * 1_000;
+  await pause(Math.min(delaySeconds, deadlineSeconds) * 1_000);
+  const done = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+  const late = new AbortController();
+  await Promise.race([
+    done,
+    pause(Math.max(0, deadline - performance.now()), undefined, { signal: late.signal }).catch(() => undefined),
+  ]);
+  late.abort();
+  server.forceShutdown();
+}
