@@ -7,7 +7,10 @@ import {
   type ServiceDefinition,
 } from '@grpc/proto-loader';
 
-const FILES = [
+/** What `proto/stint` is loaded from; the one include directory. */
+export const PROTO_DIRECTORY = fileURLToPath(new URL('../../../proto', import.meta.url));
+
+export const PROTO_FILES: readonly string[] = [
   'stint/v1/jobs.proto',
   'stint/v1/queues.proto',
   'stint/v1/admin.proto',
@@ -50,8 +53,12 @@ export class Protos {
 
   /** @param options whether messages that are read have their fields' defaults, as a client wants them; false unless given */
   constructor({ defaults = false }: { readonly defaults?: boolean } = {}) {
-    const includeDirs = [fileURLToPath(new URL('../../../proto', import.meta.url))];
-    this.definition = loadSync(FILES, { includeDirs, longs: Number, enums: String, defaults });
+    this.definition = loadSync([...PROTO_FILES], {
+      includeDirs: [PROTO_DIRECTORY],
+      longs: Number,
+      enums: String,
+      defaults,
+    });
   }
 
   /** The service of that name in `stint.v1`. */

@@ -15,6 +15,7 @@ import type { CodecContext } from './codec.js';
 import { Exchanges } from './exchange.js';
 import { tolerant } from './malformed.js';
 import { Protos } from './protos.js';
+import { reflectedDefinition } from './reflected.js';
 import { compileStatus } from './status.js';
 import { unaryHandler } from './unary.js';
 import { workHandler } from './work.js';
@@ -74,7 +75,7 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
   };
   setHealth(true);
   health.addToServer(server);
-  new ReflectionService(protos.definition).addToServer(server);
+  new ReflectionService(reflectedDefinition()).addToServer(server);
   return {
     listen: (address) => listen(server, address),
     drain: async (how) => {
