@@ -3,12 +3,37 @@ import { type Static, Type } from 'typebox';
 import { nearestName } from './config-names.js';
 import { accepts, faultIn, parse, type Variable } from './config-values.js';
 
+const file = { minLength: 1, 'x-accepts': 'a file in PEM' };
 const port = { minimum: 0, maximum: 65_535 };
 
 /** Every environment variable the service reads. An `x-secret` never appears in a message. */
 const VARIABLES = Type.Object({
   STINT_HTTP_PORT: Type.Integer({ ...port, default: 8080, description: 'Port of the REST API; 0 takes any free one.' }),
   STINT_GRPC_PORT: Type.Integer({ ...port, default: 9090, description: 'Port of the gRPC API; 0 takes any free one.' }),
+  STINT_GRPC_TLS_CERT_FILE: Type.Optional(
+    Type.String({
+      ...file,
+      'x-default': 'plaintext',
+      description: 'Certificate of the gRPC server; read again when it changes.',
+    }),
+  ),
+  STINT_GRPC_TLS_KEY_FILE: Type.Optional(
+    Type.String({ ...file, 'x-default': 'plaintext', description: 'Its private key.' }),
+  ),
+  STINT_GRPC_TLS_CLIENT_CA_FILE: Type.Optional(
+    Type.String({
+      ...file,
+      'x-default': 'no client certificates',
+      description: 'Authority of the clients’ certificates: with it every gRPC client must have one.',
+    }),
+  ),
+  STINT_GRPC_CONNECTION_SECONDS: Type.Integer({
+    minimum: 0,
+    maximum: 86_400,
+    default: 3_600,
+    description:
+      'About how long a gRPC connection is kept before its client is asked to connect anew, which spreads load; 0: no bound.',
+  }),
   STINT_HOST: Type.Optional(
     Type.String({
       pattern: '^[A-Za-z0-9.:_%-]{1,253}$',
@@ -91,6 +116,10 @@ type Name = keyof Values;
 export interface Config {
   readonly httpPort: number;
   readonly grpcPort: number;
+  /** Undefined: plaintext. */
+  readonly grpcTls:
+    { readonly certificate: string; readonly key: string; readonly clientAuthority: string | undefined } | undefined;
+  readonly grpcConnectionSeconds: number;
   readonly host: string;
   /** Undefined: the embedded Postgres, in `dataDirectory`. */
   readonly databaseUrl: string | undefined;
@@ -169,10 +198,27 @@ function conflicts(values: Values, env: NodeJS.ProcessEnv, needsAdminKey: boolea
       `STINT_METRICS_PORT is ${metrics}, as STINT_HTTP_PORT is: give it another, or unset it to share the port`,
     );
   }
+  faults.push(...tlsFaults(values));
   if (grpc !== 0 && grpc === http) faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_HTTP_PORT is: give it another`);
   if (grpc !== 0 && grpc === metrics)
     faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_METRICS_PORT is: give it another`);
   return faults;
+}
+
+function tlsFaults(values: Values): string[] {
+  const { STINT_GRPC_TLS_CERT_FILE: certificate, STINT_GRPC_TLS_KEY_FILE: key } = values;
+  if ((certificate === undefined) === (key === undefined)) {
+    return values.STINT_GRPC_TLS_CLIENT_CA_FILE === undefined || certificate !== undefined
+      ? []
+      : ['STINT_GRPC_TLS_CLIENT_CA_FILE is given without STINT_GRPC_TLS_CERT_FILE and STINT_GRPC_TLS_KEY_FILE'];
+  }
+  return ['STINT_GRPC_TLS_CERT_FILE and STINT_GRPC_TLS_KEY_FILE go together: give both or neither'];
+}
+
+function tlsOf(values: Values): Config['grpcTls'] {
+  const { STINT_GRPC_TLS_CERT_FILE: certificate, STINT_GRPC_TLS_KEY_FILE: key } = values;
+  if (certificate === undefined || key === undefined) return undefined;
+  return { certificate, key, clientAuthority: values.STINT_GRPC_TLS_CLIENT_CA_FILE };
 }
 
 function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
@@ -180,6 +226,8 @@ function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
   return {
     httpPort: values.STINT_HTTP_PORT,
     grpcPort: values.STINT_GRPC_PORT,
+    grpcTls: tlsOf(values),
+    grpcConnectionSeconds: values.STINT_GRPC_CONNECTION_SECONDS,
     host: values.STINT_HOST ?? (embedded ? '127.0.0.1' : '::'),
     databaseUrl: values.STINT_DATABASE_URL,
     dataDirectory: path.resolve(values.STINT_DATA_DIR),

@@ -98,7 +98,13 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const scraped = { render: () => rendered(engine, metrics) };
   const authenticate = createAuthenticate({ keys: credentials, adminKey: secrets.adminKey });
   const invoke = createInvoke({ engine, authenticate, metrics, log });
-  const grpc = createGrpcServer({ operations, invoke, log });
+  const grpc = createGrpcServer({
+    operations,
+    invoke,
+    log,
+    tls: config.grpcTls,
+    connectionSeconds: config.grpcConnectionSeconds,
+  });
   const http = await createHttpServer({
     operations,
     invoke,

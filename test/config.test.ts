@@ -20,6 +20,8 @@ test('without any variable the embedded Postgres is used and only this machine i
   assert.deepEqual(loadConfig({}), {
     httpPort: 8080,
     grpcPort: 9090,
+    grpcTls: undefined,
+    grpcConnectionSeconds: 3_600,
     host: '127.0.0.1',
     databaseUrl: undefined,
     dataDirectory: path.resolve('.stint'),

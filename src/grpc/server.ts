@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import {
   type MethodDefinition,
   Server,
-  ServerCredentials,
+  type ServerCredentials,
   type ServiceDefinition,
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
@@ -11,9 +11,11 @@ import { HealthImplementation } from 'grpc-health-check';
 import type { Call } from '../core/invoke.js';
 import type { Operation } from '../core/operation.js';
 import type { Log } from '../observability/log.js';
+import { serverCredentials, type TlsFiles } from './certificates.js';
 import type { CodecContext } from './codec.js';
 import { Exchanges } from './exchange.js';
 import { tolerant } from './malformed.js';
+import { Pings } from './pings.js';
 import { Protos } from './protos.js';
 import { reflectedDefinition } from './reflected.js';
 import { compileStatus } from './status.js';
@@ -24,6 +26,10 @@ export interface GrpcServerOptions<Engine> {
   readonly operations: readonly Operation<Engine>[];
   readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
   readonly log: Log;
+  /** Plaintext without. */
+  readonly tls?: TlsFiles | undefined;
+  /** How long a connection is kept, about, before its calls are let end and its streams asked to go; 0: as long as it lives. */
+  readonly connectionSeconds: number;
 }
 
 export interface GrpcDrainOptions {
@@ -34,28 +40,37 @@ export interface GrpcDrainOptions {
 }
 
 export interface GrpcServer {
-  /** Starts to listen, in plaintext; port 0 takes a free one. Rejects with what stands in the way. */
+  /** Starts to listen; port 0 takes a free one. Rejects with what stands in the way. */
   listen(address: { readonly host: string; readonly port: number }): Promise<{ readonly port: number }>;
   /** Shuts down without losing an answer: not serving first, then no new calls, then those under way. To be called once. */
   drain(options: GrpcDrainOptions): Promise<void>;
 }
 
+/** Longer than a lease may wait. */
+const GRACE_MS = 75_000;
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const SERVICES = ['Jobs', 'Queues', 'Admin'] as const;
 
 /** The gRPC transport: a handler for every operation of the table, health, and reflection. */
 export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): GrpcServer {
-  const { operations, invoke, log } = options;
+  const { operations, invoke, log, connectionSeconds } = options;
   const protos = new Protos();
-  const exchanges = new Exchanges();
+  const exchanges = new Exchanges(new Pings());
   const server = new Server({
     interceptors: [exchanges.interceptor],
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    // A client that is gone without a word is noticed, and what it waited for goes to others.
+    'grpc.keepalive_time_ms': 20_000,
+    'grpc.keepalive_timeout_ms': 10_000,
+    ...(connectionSeconds > 0 && {
+      'grpc.max_connection_age_ms': connectionSeconds * 1_000,
+      'grpc.max_connection_age_grace_ms': GRACE_MS,
+    }),
   });
   const context: CodecContext = { protos, onEnum: () => undefined };
   const parts = { invoke, exchanges, statusOf: compileStatus(protos), context, log };
   const named = (name: string): Operation<Engine> => operations.find((operation) => operation.name === name)!;
-  const work = workHandler({ lease: named('Lease'), settle: named('Settle') }, parts);
+  const work = workHandler({ lease: named('Lease'), settle: named('Settle') }, { ...parts, connectionSeconds });
   for (const name of SERVICES) {
     const own = operations.filter(({ group }) => group === name);
     const definition = readable(protos.service(name));
@@ -77,7 +92,7 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
   health.addToServer(server);
   new ReflectionService(reflectedDefinition()).addToServer(server);
   return {
-    listen: (address) => listen(server, address),
+    listen: async (address) => listen(server, address, await serverCredentials(options.tls, log)),
     drain: async (how) => {
       setHealth(false);
       work.drain();
@@ -106,10 +121,14 @@ interface Typed {
   readonly responseType: { readonly type: { readonly name: string } };
 }
 
-function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }) {
+function listen(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+  credentials: ServerCredentials,
+) {
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
   return new Promise<{ readonly port: number }>((resolve, reject) => {
-    server.bindAsync(address, ServerCredentials.createInsecure(), (error, bound) => {
+    server.bindAsync(address, credentials, (error, bound) => {
       if (error === null) resolve({ port: bound });
       else reject(error);
     });

@@ -26,6 +26,11 @@ export interface WorkOperations<Engine> {
   readonly settle: Operation<Engine>;
 }
 
+export interface WorkParts<Engine> extends UnaryParts<Engine> {
+  /** A stream is asked to go a little before its connection is as old as this; 0: never. */
+  readonly connectionSeconds: number;
+}
+
 export interface WorkHandler {
   readonly handle: handleBidiStreamingCall<WorkRequest | Malformed, object>;
   /** Tells every stream that the service is about to stop. */
@@ -49,7 +54,7 @@ interface LeaseOutput {
 }
 
 /** The worker stream, made of the door's `Lease` and `Settle`. */
-export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: UnaryParts<Engine>): WorkHandler {
+export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: WorkParts<Engine>): WorkHandler {
   const { context } = parts;
   const codecs = {
     leaseIn: compileMessage(operations.lease.input, 'stint.v1.LeaseRequest', context),
@@ -84,7 +89,11 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: U
 
   return {
     handle: (call) => {
-      const stream: WorkStream = new WorkStream(call, doorFor(call), () => streams.delete(stream));
+      const stream: WorkStream = new WorkStream(call, doorFor(call), () => {
+        clearTimeout(age);
+        streams.delete(stream);
+      });
+      const age = ageing(stream, parts.connectionSeconds);
       streams.add(stream);
       parts.exchanges.of(call.metadata).departure.listen(() => stream.broken());
     },
@@ -111,4 +120,10 @@ function settlementOf(items: Settles<Item>, output: Settles<Result>, codec: Code
     }
   }
   return { message: codec.write(output) as object, ended, extended };
+}
+
+/** Streams that were opened together are not asked to go together. */
+function ageing(stream: WorkStream, seconds: number): NodeJS.Timeout | undefined {
+  if (seconds === 0) return undefined;
+  return setTimeout(() => stream.drain(), seconds * 1_000 * (0.7 + Math.random() * 0.2)).unref();
 }
