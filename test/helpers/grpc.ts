@@ -17,6 +17,9 @@ const definition = loadSync(['stint/v1/jobs.proto', 'stint/v1/queues.proto', 'st
 });
 const { stint } = loadPackageDefinition(definition) as any;
 
+/** Otherwise all clients of a process share one. */
+const OWN_CONNECTION = { 'grpc.use_local_subchannel_pool': 1 };
+
 export interface CallOptions {
   readonly deadlineMs?: number;
   /** Given a function that cancels the call. */
@@ -42,7 +45,10 @@ export interface WorkerStream {
 /** A client with that key. */
 export function grpcClient(target: string, key: string): GrpcClient {
   const services = Object.fromEntries(
-    ['Jobs', 'Queues', 'Admin'].map((name) => [name, new stint.v1[name](target, credentials.createInsecure())]),
+    ['Jobs', 'Queues', 'Admin'].map((name) => [
+      name,
+      new stint.v1[name](target, credentials.createInsecure(), OWN_CONNECTION),
+    ]),
   );
   const metadata = (): Metadata => {
     const made = new Metadata();
