@@ -6,6 +6,7 @@ import { cycleLoad } from './loads/cycle.js';
 import { parkLoad, readLoad } from './loads/park.js';
 import { pickUpLoad } from './loads/pick-up.js';
 import type { Scene } from './loads/scene.js';
+import { streamLoad, unaryLoad } from './loads/streams.js';
 import { singleCycleLoad } from './loads/single-cycle.js';
 import { Tally } from './tally.js';
 
@@ -78,6 +79,10 @@ function run(load: Load, scene: Scene): Promise<void> {
       return parkLoad(load, scene);
     case 'read':
       return readLoad(load, scene);
+    case 'stream':
+      return streamLoad(load, scene);
+    case 'unary':
+      return unaryLoad(load, scene);
     case 'bare':
       return bareLoad(load, scene);
   }

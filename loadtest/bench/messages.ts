@@ -97,8 +97,35 @@ export interface BareLoad {
   readonly batch: number;
 }
 
+/** Worker streams over gRPC, which ack what they are sent; the target's base is `host:port`. */
+export interface StreamLoad {
+  readonly kind: 'stream';
+  readonly target: Target;
+  readonly streams: number;
+  readonly credits: number;
+  readonly queue: string;
+}
+
+/** Calls over gRPC: each connection leases one job, acks it, and so on; the target's base is `host:port`. */
+export interface UnaryLoad {
+  readonly kind: 'unary';
+  readonly target: Target;
+  readonly connections: number;
+  readonly queue: string;
+}
+
 export type Load =
-  EnqueueLoad | LeaseLoad | AckLoad | CycleLoad | SingleCycleLoad | PickUpLoad | ParkLoad | ReadLoad | BareLoad;
+  | EnqueueLoad
+  | LeaseLoad
+  | AckLoad
+  | CycleLoad
+  | SingleCycleLoad
+  | PickUpLoad
+  | ParkLoad
+  | ReadLoad
+  | StreamLoad
+  | UnaryLoad
+  | BareLoad;
 
 export type ToGenerator =
   { readonly type: 'start'; readonly load: Load } | { readonly type: 'take' } | { readonly type: 'stop' };

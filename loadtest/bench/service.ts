@@ -24,6 +24,8 @@ export interface ServiceOptions {
 /** The service in a process of its own, and a tenant on it. */
 export interface BenchService {
   readonly base: string;
+  /** `host:port` of gRPC. */
+  readonly grpc: string;
   readonly pid: number;
   readonly url: string;
   readonly adminKey: string;
@@ -43,9 +45,9 @@ export async function startService(options: ServiceOptions): Promise<BenchServic
   const child = launch(options, adminKey);
   const quota = options.millicores === undefined ? undefined : await limitCpu(child.pid!, options.millicores);
   try {
-    const base = await baseOf(child);
+    const { base, grpc } = await addressesOf(child);
     const tenant = options.like ?? (await createTenant(base, adminKey));
-    return describe(child, { ...options, base, adminKey, tenant, quota });
+    return describe(child, { ...options, base, grpc, adminKey, tenant, quota });
   } catch (error) {
     await end(child, quota);
     throw error;
@@ -69,12 +71,12 @@ function launch({ url, env }: ServiceOptions, adminKey: string): ChildProcess {
   });
 }
 
-async function baseOf(child: ChildProcess): Promise<string> {
+async function addressesOf(child: ChildProcess): Promise<{ readonly base: string; readonly grpc: string }> {
   let output = '';
   child.stdout!.setEncoding('utf8').on('data', (text: string) => (output += text));
   for (const deadline = performance.now() + START_MS; performance.now() < deadline; await pause(20)) {
-    const found = /Stint is ready at (http:\/\/\S+)/.exec(output);
-    if (found !== null) return found[1]!;
+    const found = /Stint is ready at (http:\/\/\S+) .*gRPC at (\S+)\.$/m.exec(output);
+    if (found !== null) return { base: found[1]!, grpc: found[2]! };
     if (child.exitCode !== null) break;
   }
   throw new Error(`the service did not start: ${output}`);
@@ -102,16 +104,18 @@ async function ask<T>(caller: Caller, method: 'GET' | 'POST' | 'PUT', path: stri
 interface Parts {
   readonly url: string;
   readonly base: string;
+  readonly grpc: string;
   readonly adminKey: string;
   readonly tenant: { readonly key: string; readonly tenantId: string };
   readonly quota: CpuQuota | undefined;
 }
 
-function describe(child: ChildProcess, { url, base, adminKey, tenant, quota }: Parts): BenchService {
+function describe(child: ChildProcess, { url, base, grpc, adminKey, tenant, quota }: Parts): BenchService {
   const caller = new Caller(base, tenant.key);
   const metrics = async (): Promise<string> => (await caller.call('GET', '/metrics')).text;
   return {
     base,
+    grpc,
     pid: child.pid!,
     url,
     adminKey,

@@ -103,10 +103,10 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
 
 /** The same service, of which a message that cannot be read reaches its handler, which says so. */
 function readable(definition: ServiceDefinition): ServiceDefinition {
-  const methods = Object.entries(definition).map(([name, method]): [string, MethodDefinition<object, object>] => [
-    name,
-    { ...method, requestDeserialize: tolerant(method.requestDeserialize as (bytes: Buffer) => object) },
-  ]);
+  const methods = Object.entries(definition).map(([name, method]) => {
+    const { requestDeserialize, requestSerialize } = method as MethodDefinition<object, object>;
+    return [name, { ...method, requestDeserialize: tolerant(requestDeserialize, requestSerialize) }] as const;
+  });
   return Object.fromEntries(methods);
 }
 

@@ -183,6 +183,16 @@ describe('calls over gRPC', () => {
       });
     };
     assert.equal((await send(Buffer.from([0xff, 0xff, 0xff]))).code, status.INVALID_ARGUMENT);
+    const notUtf8 = await send(Buffer.from([10, 1, 0x71, 18, 3, 0x61, 0xff, 0x62]));
+    assert.deepEqual(
+      [notUtf8.code, notUtf8.details],
+      [status.INVALID_ARGUMENT, 'a string of the message is not valid UTF-8'],
+    );
+    assert.equal(
+      await send(Buffer.from([10, 1, 0x71, 18, 3, 0xef, 0xbf, 0xbd])),
+      null,
+      'the replacement character itself',
+    );
     assert.equal((await send(Buffer.alloc(9 * 1024 * 1024))).code, status.RESOURCE_EXHAUSTED);
     channel.close();
     await grpc.call('Jobs', 'Enqueue', { queue: 'after' });

@@ -14,6 +14,7 @@ import { route } from './route.js';
 import { soak } from './soak.js';
 import { stress } from './stress.js';
 import { table } from './table.js';
+import { work } from './work.js';
 
 /** The modes by name, in the order in which `all` runs them. */
 export const MODES: Readonly<Record<string, (rig: Rig) => Promise<Table>>> = {
@@ -31,4 +32,5 @@ export const MODES: Readonly<Record<string, (rig: Rig) => Promise<Table>>> = {
   retention,
   dashboard,
   stress,
+  work,
 };
