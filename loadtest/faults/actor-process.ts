@@ -7,7 +7,7 @@ import type { ActorOrders, Order } from './actor.js';
 
 const RESTART_MS = 300;
 
-export type ActorPart = 'producer' | 'worker' | 'probe';
+export type ActorPart = 'producer' | 'worker' | 'probe' | 'tuner' | 'intruder';
 
 export interface ActorOptions extends Omit<ActorOrders, 'journal'> {
   readonly part: ActorPart;
@@ -15,7 +15,7 @@ export interface ActorOptions extends Omit<ActorOrders, 'journal'> {
   readonly directory: string;
 }
 
-/** A producer, worker or probe in a process of its own; one that is killed is followed by another that knows nothing of it. */
+/** A producer, worker, probe, tuner or intruder in a process of its own; one that is killed is followed by another that knows nothing of it. */
 export class ActorProcess {
   /** Why it ended where nobody asked it to. */
   readonly unasked: string[] = [];

@@ -29,8 +29,8 @@ export interface Actor {
   readonly isStopping: () => boolean;
 }
 
-/** Reads the orders of this process and listens for more. */
-export function startActor(): Actor {
+/** Reads the orders of this process and listens for more. A status may be named that its client is to expect besides success. */
+export function startActor(client: { readonly expected?: number } = {}): Actor {
   const orders = JSON.parse(process.argv[2]!) as ActorOrders;
   const random = Random.for(orders.seed, orders.name);
   const journal = new Journal(orders.journal);
@@ -42,7 +42,7 @@ export function startActor(): Actor {
     orders,
     random,
     journal,
-    client: new Client({ bases: orders.bases, key: orders.key, first: random.between(0, 1), journal }),
+    client: new Client({ bases: orders.bases, key: orders.key, first: random.between(0, 1), journal, ...client }),
     isCalm: () => heard.size > 0,
     isStopping: () => heard.has('stop'),
   };

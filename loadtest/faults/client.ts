@@ -13,6 +13,12 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface Call extends CallOptions {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH';
+  readonly path: string;
+  readonly body?: unknown;
+}
+
 const PATIENCE_MS = 5_000;
 
 /** Calls answered by one service after which the next is turned to, so that all of them always have work. */
@@ -30,32 +36,41 @@ export class Client {
       readonly key: string;
       readonly first: number;
       readonly journal: Journal;
+      /** A status besides 2xx that is no refusal here. */
+      readonly expected?: number;
     },
   ) {
     this.current = parts.first % parts.bases.length;
   }
 
-  async post(path: string, body: unknown, options: CallOptions = {}): Promise<Reply> {
+  post(path: string, body: unknown, options: CallOptions = {}): Promise<Reply> {
+    return this.send({ method: 'POST', path, body, ...options });
+  }
+
+  async send(call: Call): Promise<Reply> {
     const at = this.current;
-    const reply = await this.call(`${this.parts.bases[at]!}${path}`, body, options);
-    const isSuccess = reply.status >= 200 && reply.status < 300;
+    const reply = await this.call(this.parts.bases[at]!, call);
+    const { status } = reply;
+    const isExpected = (status >= 200 && status < 300) || status === this.parts.expected;
     this.answered += 1;
-    if ((!isSuccess || this.answered % TURN === 0) && this.current === at) {
+    if ((!isExpected || this.answered % TURN === 0) && this.current === at) {
       this.current = (at + 1) % this.parts.bases.length;
     }
-    if (isSuccess) return reply;
-    const detail = typeof reply.body === 'string' ? reply.body : JSON.stringify(reply.body);
-    this.parts.journal.write({ type: 'refused', at: now(), path, status: reply.status, detail: detail.slice(0, 500) });
+    if (isExpected) return reply;
+    const detail = (typeof reply.body === 'string' ? reply.body : JSON.stringify(reply.body)).slice(0, 500);
+    this.parts.journal.write({ type: 'refused', at: now(), path: call.path, status, detail });
     return reply;
   }
 
-  private async call(url: string, body: unknown, { patience = PATIENCE_MS, signal }: CallOptions): Promise<Reply> {
+  private async call(base: string, { method, path, body, patience = PATIENCE_MS, signal }: Call): Promise<Reply> {
     const timeout = AbortSignal.timeout(patience);
+    const authorization = `Bearer ${this.parts.key}`;
     try {
-      const answer = await request(url, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${this.parts.key}`, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
+      const answer = await request(`${base}${path}`, {
+        method,
+        ...(body === undefined
+          ? { headers: { authorization } }
+          : { headers: { authorization, 'content-type': 'application/json' }, body: JSON.stringify(body) }),
         dispatcher: this.agent,
         signal: signal === undefined ? timeout : AbortSignal.any([timeout, signal]),
       });

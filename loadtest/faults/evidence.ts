@@ -40,6 +40,16 @@ export interface Probe {
   readonly answered: boolean;
 }
 
+/** What another tenant was told that asked for a job, or a lease, of the load's. */
+export interface Intrusion {
+  readonly at: number;
+  readonly id: string;
+  readonly asked: string;
+  readonly status: number;
+  /** A code, or the outcome of each item. */
+  readonly told: readonly string[];
+}
+
 /** What the processes were told. */
 export interface Testimony {
   readonly offers: readonly Offer[];
@@ -47,6 +57,7 @@ export interface Testimony {
   readonly settlings: readonly Settling[];
   readonly refusals: readonly Refusal[];
   readonly probes: readonly Probe[];
+  readonly intrusions: readonly Intrusion[];
 }
 
 /** A job as it stands in the database. */
@@ -60,6 +71,8 @@ export interface JobRow {
   readonly ended: string;
   /** Attempts spent. */
   readonly attempt: number;
+  /** When its last lease began, where the database keeps that; microseconds since 1970. */
+  readonly startedAt: number | null;
   readonly key: string | null;
 }
 
@@ -68,9 +81,36 @@ export interface AttemptRow {
   readonly id: string;
   readonly epoch: number;
   readonly leaseId: string;
+  /** The first is 1. */
+  readonly attempt: number;
   readonly outcome: string;
   /** Microseconds since 1970. */
+  readonly startedAt: number;
   readonly endedAt: number;
+}
+
+/** A look at the queue with a bound, all of one moment. Instants but `at` are microseconds since 1970. */
+export interface BoundProbe {
+  /** When it was over; microseconds of the monotonic clock. */
+  readonly at: number;
+  readonly clock: number;
+  /** When the leases began whose time is not over, in this order. */
+  readonly live: readonly number[];
+  readonly waiting: number;
+  readonly bound: number;
+}
+
+/** A bound in force from then on, until the next; microseconds since 1970. */
+export interface BoundChange {
+  readonly at: number;
+  readonly bound: number;
+}
+
+/** A job seen waiting for its time after the nack of this epoch; microseconds since 1970. */
+export interface DueRow {
+  readonly id: string;
+  readonly epoch: number;
+  readonly dueAt: number;
 }
 
 /** A time in which a fault was at work; microseconds of the monotonic clock. */
@@ -84,6 +124,10 @@ export interface FaultWindow {
 export interface Evidence extends Testimony {
   readonly jobs: readonly JobRow[];
   readonly attempts: readonly AttemptRow[];
+  readonly boundProbes: readonly BoundProbe[];
+  /** In the order of time. */
+  readonly boundChanges: readonly BoundChange[];
+  readonly dues: readonly DueRow[];
   readonly windows: readonly FaultWindow[];
   /** Microseconds that the services are given to recover after a fault. */
   readonly recovery: number;
@@ -109,6 +153,7 @@ class Witness {
   private readonly deliveries: Delivery[] = [];
   private readonly refusals: Refusal[] = [];
   private readonly probes: Probe[] = [];
+  private readonly intrusions: Intrusion[] = [];
 
   hear(source: string, entry: Entry): void {
     switch (entry.type) {
@@ -136,6 +181,9 @@ class Witness {
       case 'probe':
         this.probes.push(entry);
         return;
+      case 'intrusion':
+        this.intrusions.push(entry);
+        return;
       case 'refused':
         this.refusals.push({ source, ...entry });
     }
@@ -148,6 +196,7 @@ class Witness {
       settlings: [...this.settles.values()].flat(),
       refusals: this.refusals,
       probes: this.probes,
+      intrusions: this.intrusions,
     };
   }
 }

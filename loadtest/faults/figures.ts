@@ -1,6 +1,8 @@
 import { parseLeaseToken } from '../../src/jobs/lease-token.js';
 import type { Evidence } from './evidence.js';
 import { calmProbes } from './rules-promises.js';
+import { burstsOf } from './rules-retries.js';
+import { isRefused } from './rules-tenants.js';
 
 /** What went on in a run. */
 export interface Figures {
@@ -23,12 +25,22 @@ export interface Figures {
   /** Probes of what comes back at once, while no fault was at work, and the slowest in milliseconds. */
   readonly probes: number;
   readonly slowestProbeMs: number;
+  /** Looks at the queue with a bound, those that saw as many leases live as it allows, and changes of the bound. */
+  readonly boundProbes: number;
+  readonly atBound: number;
+  readonly boundChanges: number;
+  /** Calls of another tenant that were answered NOT_FOUND. */
+  readonly intrusionsRefused: number;
+  /** Times when enough jobs were nacked together to judge how their retries are spread, and jobs in them. */
+  readonly bursts: number;
+  readonly inBursts: number;
 }
 
 export function figuresOf(evidence: Evidence): Figures {
   const { offers, deliveries, settlings, jobs, attempts, refusals } = evidence;
   const told = (outcome: string): number => settlings.filter(({ answer }) => answer?.outcome === outcome).length;
   const calm = calmProbes(evidence);
+  const bursts = burstsOf(evidence);
   return {
     offered: offeredIn(evidence),
     accepted: new Set(offers.flatMap(({ ids }) => ids ?? [])).size,
@@ -44,6 +56,12 @@ export function figuresOf(evidence: Evidence): Figures {
     unanswered: refusals.filter(({ status }) => status === 0).length,
     probes: calm.length,
     slowestProbeMs: Math.max(0, ...calm.map(({ begun, at }) => (at - begun) / 1_000)),
+    boundProbes: evidence.boundProbes.length,
+    atBound: evidence.boundProbes.filter(({ live, bound }) => live.length >= bound).length,
+    boundChanges: Math.max(0, evidence.boundChanges.length - 1),
+    intrusionsRefused: evidence.intrusions.filter((each) => each.told.length > 0 && isRefused(each)).length,
+    bursts: bursts.length,
+    inBursts: bursts.reduce((sum, { delays }) => sum + delays.length, 0),
   };
 }
 

@@ -52,6 +52,15 @@ export type Entry =
       readonly at: number;
       readonly answered: boolean;
     }
+  /** What another tenant was told that asked for a job, or a lease, of this one; `told` is a code, or an outcome for each item. */
+  | {
+      readonly type: 'intrusion';
+      readonly at: number;
+      readonly id: string;
+      readonly asked: string;
+      readonly status: number;
+      readonly told: string[];
+    }
   /** An answer that is no success, or none (status 0). */
   | {
       readonly type: 'refused';

@@ -1,11 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Actor, startActor } from './actor.js';
 import { now } from './journal.js';
-import { QUEUES } from './queues.js';
+import { SHARES } from './queues.js';
 
 const MOST = 120;
 const RETRY_MS = 15_000;
-const NAMES = Object.keys(QUEUES);
 
 interface NewJob {
   readonly idempotencyKey?: string;
@@ -45,7 +44,7 @@ function newJob(number: number): NewJob {
 
 /** What was not answered with a success is offered again as it is when all of it bears keys, once more; what has none might be doubled. */
 async function enqueue(jobs: readonly NewJob[]): Promise<void> {
-  const queue = actor.random.pick(NAMES);
+  const queue = actor.random.weighted(SHARES);
   const keyed = jobs.filter(({ idempotencyKey }) => idempotencyKey !== undefined);
   const status = await send(queue, jobs);
   const answered = status >= 200 && status < 300;

@@ -18,12 +18,13 @@ export async function countOpen(postgres: FaultyPostgres): Promise<number> {
 }
 
 const JOBS = `select s.job_id as id, q.name as queue, s.state, s.epoch, s.lease_id as "leaseId", s.ended::text as ended, s.attempt,
-  j.idempotency_key as key
+  (extract(epoch from s.started_at) * 1000000)::float8 as "startedAt", j.idempotency_key as key
 from stint.job_state s
 join stint.queue q on q.id = s.queue_id and q.name = any($1::text[])
 left join stint.job j on j.id = s.job_id`;
 
-const ATTEMPTS = `select a.job_id as id, a.epoch, a.lease_id as "leaseId", a.outcome::text as outcome,
+const ATTEMPTS = `select a.job_id as id, a.epoch, a.lease_id as "leaseId", a.attempt, a.outcome::text as outcome,
+  (extract(epoch from a.started_at) * 1000000)::float8 as "startedAt",
   (extract(epoch from a.ended_at) * 1000000)::float8 as "endedAt"
 from stint.attempt a
 join stint.job_state s on s.job_id = a.job_id

@@ -17,6 +17,9 @@ export function reportOf(result: RunResult): string {
     `  calls: ${result.unavailable} answered 503, ${result.unanswered} not answered`,
     `  ready ${result.readyAfterMs === undefined ? 'not within 10 s' : `${Math.round(result.readyAfterMs)} ms`} after the last fault; ` +
       `${result.probes} probes in calm, the slowest ${Math.round(result.slowestProbeMs)} ms`,
+    `  bound: ${result.boundProbes} looks, ${result.atBound} saw it reached, ${result.boundChanges} changes; ` +
+      `another tenant: ${result.intrusionsRefused} calls answered NOT_FOUND; ` +
+      `retries: ${result.inBursts} in ${result.bursts} bursts`,
     ...breachLines(breaches),
   ];
   if (kept !== undefined) lines.push(`  journals and logs: ${kept}`);

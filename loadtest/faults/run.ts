@@ -83,6 +83,7 @@ async function runIn(options: RunOptions, directory: string): Promise<Omit<RunRe
     const evidence: Evidence = {
       ...(await readTestimony(stage.journals)),
       ...(await readRows(stage.postgres)),
+      ...(await stage.watch.findings()),
       windows,
       recovery: recoveryOf(options) * 1_000,
       promptly: (options.promptSeconds ?? 1) * 1_000_000,

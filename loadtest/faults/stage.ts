@@ -7,8 +7,9 @@ import { ActorProcess } from './actor-process.js';
 import { Link } from './link.js';
 import type { Plant } from './plants.js';
 import { type FaultyPostgres, startPostgres } from './postgres.js';
-import { QUEUES } from './queues.js';
 import { ServiceProcess } from './service-process.js';
+import { prepareTenants } from './tenants.js';
+import { Watch } from './watch.js';
 
 const READY_MS = 40_000;
 /** The second service's clock is that much ahead from its start; a fault moves a clock by as much. */
@@ -35,6 +36,10 @@ export interface Stage {
   readonly producers: readonly ActorProcess[];
   readonly workers: readonly ActorProcess[];
   readonly probe: ActorProcess;
+  /** Turns the bound of a queue; asks, as another tenant, for what is not its own. */
+  readonly tuner: ActorProcess;
+  readonly intruder: ActorProcess;
+  readonly watch: Watch;
   readonly journals: string;
   /** Ends what still runs. */
   close(): Promise<void>;
@@ -63,10 +68,12 @@ async function start(options: StageOptions, undo: (() => Promise<unknown>)[]): P
     services.map(({ options: { port } }) => Link.open({ host: '127.0.0.1', port })),
   );
   undo.push(() => Promise.all(clientLinks.map((link) => link.close())));
-  const key = await prepareTenant(services[0]!.base, adminKey);
+  const keys = await prepareTenants(services[0]!.base, adminKey);
+  const watch = await Watch.start(postgres);
+  undo.push(() => watch.end());
   const journals = path.join(options.directory, 'journals');
   await mkdir(journals);
-  const common = { seed: options.seed, key, directory: journals, seconds: options.seconds };
+  const common = { seed: options.seed, key: keys.own, directory: journals, seconds: options.seconds };
   const bases = clientLinks.map(({ port }) => `http://127.0.0.1:${port}`);
   const producers = range(options.producers).map((index) => {
     const jobs = Math.ceil(options.jobs / options.producers);
@@ -77,9 +84,11 @@ async function start(options: StageOptions, undo: (() => Promise<unknown>)[]): P
   });
   const direct = services.map(({ base }) => base);
   const probe = new ActorProcess({ ...common, part: 'probe', name: 'probe', bases: direct, jobs: 0 });
-  const actors = [...producers, ...workers, probe];
+  const tuner = new ActorProcess({ ...common, part: 'tuner', name: 'tuner', bases, jobs: 0 });
+  const intruder = new ActorProcess({ ...common, key: keys.other, part: 'intruder', name: 'intruder', bases, jobs: 0 });
+  const actors = [...producers, ...workers, probe, tuner, intruder];
   undo.push(() => Promise.all(actors.map((actor) => actor.ended(0))));
-  return { postgres, ...backs, clientLinks, producers, workers, probe, journals };
+  return { postgres, ...backs, clientLinks, producers, workers, probe, tuner, intruder, watch, journals };
 }
 
 interface ServiceParts {
@@ -133,22 +142,6 @@ export async function readyWithin(services: readonly ServiceProcess[], most: num
 
 async function untilReady(services: readonly ServiceProcess[], most: number): Promise<void> {
   if ((await readyWithin(services, most)) === undefined) throw new Error('the services did not become ready');
-}
-
-/** A tenant with a key and the queues of the load; answers the key's secret. */
-async function prepareTenant(base: string, adminKey: string): Promise<string> {
-  const send = async (method: string, where: string, key: string, body: unknown): Promise<unknown> => {
-    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-    const reply = await fetch(`${base}${where}`, { method, headers, body: JSON.stringify(body) });
-    if (!reply.ok) throw new Error(`${method} ${where}: ${reply.status} ${await reply.text()}`);
-    return reply.json();
-  };
-  await send('POST', '/v1/admin/tenants', adminKey, { name: 'faults' });
-  const scopes = ['enqueue', 'work', 'read', 'manage'];
-  const made = await send('POST', '/v1/admin/tenants/faults/keys', adminKey, { name: 'faults', scopes });
-  const { secret } = made as { secret: string };
-  for (const [name, settings] of Object.entries(QUEUES)) await send('PUT', `/v1/queues/${name}`, secret, settings);
-  return secret;
 }
 
 function range(length: number): number[] {

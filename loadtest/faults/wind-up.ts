@@ -30,7 +30,7 @@ export async function windUp(stage: Stage, { windows, recovery, calm, say }: Win
   const healed = performance.now();
   const readyAfterMs = await readyWithin(stage.services, READY_MS);
   say(`ready again after ${readyAfterMs === undefined ? 'more than 10 s' : seconds(readyAfterMs)}`);
-  for (const actor of [...stage.producers, ...stage.workers]) actor.tell('calm');
+  for (const actor of [...stage.producers, ...stage.workers, stage.tuner]) actor.tell('calm');
   for (const producer of stage.producers) await producer.ended(DRAIN_MS);
   const open = await drain(stage);
   say(`drained, ${open} jobs left, ${seconds(performance.now() - healed)} after the last fault`);
@@ -52,15 +52,16 @@ export async function windUp(stage: Stage, { windows, recovery, calm, say }: Win
 }
 
 /** Names of those that did not end by themselves. */
-async function endClients({ workers, probe }: Stage): Promise<string[]> {
+async function endClients({ workers, probe, tuner, intruder }: Stage): Promise<string[]> {
   const late: string[] = [];
-  for (const actor of [...workers, probe]) actor.tell('stop');
-  for (const actor of [...workers, probe]) if (!(await actor.ended(DRAIN_MS))) late.push(actor.options.name);
+  const actors = [...workers, probe, tuner, intruder];
+  for (const actor of actors) actor.tell('stop');
+  for (const actor of actors) if (!(await actor.ended(DRAIN_MS))) late.push(actor.options.name);
   return late;
 }
 
-function unaskedIn({ services, producers, workers, probe }: Stage): string[] {
-  return [...services, ...producers, ...workers, probe].flatMap(({ unasked }) => unasked);
+function unaskedIn({ services, producers, workers, probe, tuner, intruder }: Stage): string[] {
+  return [...services, ...producers, ...workers, probe, tuner, intruder].flatMap(({ unasked }) => unasked);
 }
 
 function breachesOf(rule: string, facts: readonly string[]): Breach[] {

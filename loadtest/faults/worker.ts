@@ -1,30 +1,39 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { startActor } from './actor.js';
-import { now, type SeenLease, type SettleItem, type SettleOutcome, type Verb } from './journal.js';
-import { QUEUES } from './queues.js';
+import { now, type SeenLease } from './journal.js';
+import { BOUNDED, QUEUES, STORMY } from './queues.js';
+import { Settler } from './settling.js';
 import { microseconds } from './timestamp.js';
 
 const LOOPS = 2;
 /** Chunks in hand at a time; with more, nothing further is leased until one is done. */
 const MOST_KEPT = 6;
-const SETTLE_MS = 20_000;
 
 /** What becomes of a chunk of leased jobs. */
 const MANNERS = { ack: 68, nack: 5, release: 5, beat: 6, late: 5, abandon: 2, deaf: 4, mixed: 5 } as const;
 
-const NAMES = Object.keys(QUEUES);
+/** How often a loop leases only to nack, or ack, all of it in one call; and how much. */
+const BURSTS = 0.02;
+const BURST = 100;
+
+/** Of the queue whose jobs fail in bursts nothing is leased otherwise until all is calm, so that bursts are large. */
+const STEADY = Object.keys(QUEUES).filter((name) => name !== STORMY);
+/** Most leases leave out the queue with a bound, so that not every claim has to wait for its lock, nor every worker for its jobs. */
+const PLAIN = STEADY.filter((name) => name !== BOUNDED);
+
 const actor = startActor();
+const settler = new Settler(actor);
 const { random, client, journal } = actor;
 const kept = new Set<Promise<void>>();
-let calls = 0;
 await Promise.all(Array.from({ length: LOOPS }, () => work()));
 await Promise.all(kept);
 process.exit(0);
 
 async function work(): Promise<void> {
   while (!actor.isStopping()) {
+    if (!actor.isCalm() && random.chance(BURSTS)) await burst();
     const timeout = random.between(2, 5);
-    const jobs = await lease(timeout);
+    const jobs = await lease(...ordinary(timeout));
     for (const chunk of chunksOf(jobs)) {
       const done = treat(chunk, timeout);
       if (done === undefined) continue;
@@ -36,18 +45,25 @@ async function work(): Promise<void> {
   }
 }
 
-async function lease(timeout: number): Promise<SeenLease[]> {
+type LeaseCall = [path: string, body: Readonly<Record<string, unknown>>, wait: number];
+
+function ordinary(timeout: number): LeaseCall {
   const wait = random.between(0, 2_000);
-  const call = {
-    maxJobs: random.pick([1, 5, 20, 50, 50]),
-    wait: `${wait}ms`,
-    visibilityTimeout: `${timeout}s`,
-    worker: actor.orders.name,
-  };
+  const call = { maxJobs: random.pick([1, 5, 20, 50, 50]), visibilityTimeout: `${timeout}s` };
+  if (random.chance(0.3)) return [`/v1/queues/${random.pick(PLAIN)}/lease`, call, wait];
+  const names = actor.isCalm() ? Object.keys(QUEUES) : random.chance(0.2) ? STEADY : PLAIN;
+  return ['/v1/lease', { ...call, queues: names.map((name) => ({ name })) }, wait];
+}
+
+async function burst(): Promise<void> {
+  const jobs = await lease(`/v1/queues/${STORMY}/lease`, { maxJobs: BURST, visibilityTimeout: '5s' }, 0);
+  const verb = random.chance(0.8) ? 'nack' : 'ack';
+  if (jobs.length > 0) await settler.settle(jobs, () => verb);
+}
+
+async function lease(...[path, call, wait]: LeaseCall): Promise<SeenLease[]> {
   const begun = now();
-  const one = random.chance(0.3);
-  const path = one ? `/v1/queues/${random.pick(NAMES)}/lease` : '/v1/lease';
-  const body = one ? call : { ...call, queues: NAMES.map((name) => ({ name })) };
+  const body = { ...call, wait: `${wait}ms`, worker: actor.orders.name };
   const reply = await client.post(path, body, { patience: wait + 4_000 });
   if (reply.status !== 200) {
     await pause(random.between(50, 300));
@@ -80,86 +96,30 @@ function treat(jobs: readonly SeenLease[], timeout: number): Promise<void> | und
     case 'abandon':
       return undefined;
     case 'late':
-      return pause(timeout * 1_000 + random.between(-300, 1_500)).then(() => settle(jobs, () => 'ack'));
+      return pause(timeout * 1_000 + random.between(-300, 1_500)).then(() => settler.settle(jobs, () => 'ack'));
     case 'beat':
       return beat(jobs, timeout);
     case 'deaf':
       return deaf(jobs);
     case 'mixed':
-      return settle(jobs, () => random.pick(['ack', 'ack', 'nack', 'release', 'heartbeat']));
+      return settler.settle(jobs, () => random.pick(['ack', 'ack', 'nack', 'release', 'heartbeat']));
     case 'ack':
     case 'nack':
     case 'release':
-      return settle(jobs, () => manner);
+      return settler.settle(jobs, () => manner);
   }
 }
 
 async function beat(jobs: readonly SeenLease[], timeout: number): Promise<void> {
   for (let beats = random.between(1, 3); beats > 0 && !actor.isCalm(); beats -= 1) {
-    await settle(jobs, () => 'heartbeat');
+    await settler.settle(jobs, () => 'heartbeat');
     await pause(timeout * random.between(200, 700));
   }
-  await settle(jobs, () => 'ack');
+  await settler.settle(jobs, () => 'ack');
 }
 
 /** Does not wait for the answer to its ack, and asks again. */
 async function deaf(jobs: readonly SeenLease[]): Promise<void> {
-  const items = itemsOf(jobs, () => 'ack');
-  await send(items, AbortSignal.timeout(random.between(1, 30)));
-  await settle(jobs, () => 'ack');
-}
-
-/** Asks until it is answered. */
-async function settle(jobs: readonly SeenLease[], verbOf: () => Verb): Promise<void> {
-  const items = itemsOf(jobs, verbOf);
-  for (const deadline = now() + SETTLE_MS * 1_000; now() < deadline;) {
-    if (await send(items)) return;
-    await pause(random.between(50, 400));
-  }
-}
-
-function itemsOf(jobs: readonly SeenLease[], verbOf: () => Verb): SettleItem[] {
-  return jobs.map(({ id, token, epoch }) => ({ verb: verbOf(), id, token, epoch }));
-}
-
-async function send(items: readonly SettleItem[], signal?: AbortSignal): Promise<boolean> {
-  const call = (calls += 1);
-  journal.write({ type: 'settle', call, at: now(), items: [...items] });
-  const [path, body] = requestOf(items);
-  const reply = await client.post(path, body, signal === undefined ? {} : { signal });
-  if (reply.status !== 200) return false;
-  journal.write({ type: 'settled', call, at: now(), outcomes: outcomesOf(items, reply.body as Answer) });
-  return true;
-}
-
-interface Result extends SettleOutcome {
-  readonly leaseExpiresAt?: string;
-}
-type Answer = { readonly results: Result[] } | Readonly<Record<`${Verb}s`, Result[]>>;
-
-function requestOf(items: readonly SettleItem[]): [path: string, body: unknown] {
-  const verbs = new Set(items.map(({ verb }) => verb));
-  const [only] = verbs;
-  if (verbs.size === 1) return [`/v1/leases/${only!}`, { items: items.map(({ token }) => ({ leaseToken: token })) }];
-  const lists = (['ack', 'nack', 'release', 'heartbeat'] as const).map((verb) => [
-    `${verb}s`,
-    items.filter((item) => item.verb === verb).map(({ token }) => ({ leaseToken: token })),
-  ]);
-  return ['/v1/leases/settle', Object.fromEntries(lists)];
-}
-
-/** In the order of the items, whichever of the two forms the answer has. */
-function outcomesOf(items: readonly SettleItem[], answer: Answer): SettleOutcome[] {
-  const next = new Map<string, number>();
-  return items.map(({ verb }) => {
-    const place = next.get(verb) ?? 0;
-    next.set(verb, place + 1);
-    const { outcome, settledAs, leaseExpiresAt } =
-      'results' in answer ? answer.results[place]! : answer[`${verb}s`][place]!;
-    return {
-      outcome,
-      settledAs,
-      expiresAt: leaseExpiresAt === undefined ? undefined : microseconds(leaseExpiresAt),
-    };
-  });
+  await settler.ackUnheard(jobs, random.between(1, 30));
+  await settler.settle(jobs, () => 'ack');
 }
