@@ -1,4 +1,4 @@
-/** Enqueues many jobs fast: node dist/examples/enqueue.js [--count 10000] [--queue mail] … (see examples/README.md) */
+/** Enqueues many jobs fast: node dist/examples/enqueue.js [--count 10000] [--queue mail] [--ms 20] … (see examples/README.md) */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -10,6 +10,7 @@ const { values: options } = parseArgs({
     'key-file': { type: 'string', default: '.stint/default-key' },
     queue: { type: 'string', default: 'mail' },
     count: { type: 'string', default: '10000' },
+    ms: { type: 'string', default: '20' },
   },
 });
 const headers = {
@@ -25,7 +26,12 @@ let next = 0;
 
 /** A job of its own key: a batch whose answer was lost can be sent again, and each job is made once. */
 function jobOf(number: number) {
-  return { queue: options.queue, kind: 'example', payload: { number }, idempotencyKey: `${name}-${number}` };
+  return {
+    queue: options.queue,
+    kind: 'example',
+    payload: { number, ms: Number(options.ms) },
+    idempotencyKey: `${name}-${number}`,
+  };
 }
 
 async function send(body: string): Promise<void> {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { after, afterEach, before, test } from 'node:test';
 import { until } from './helpers/service.js';
@@ -15,7 +14,7 @@ import {
   type ServiceProcess,
 } from './helpers/service-process.js';
 
-const PYTHON_WORKER = fileURLToPath(new URL('../../examples/worker.py', import.meta.url));
+const PYTHON_WORKER = fileURLToPath(new URL('../../examples/worker-python/worker.py', import.meta.url));
 
 const AMID = `
   with mine as (select id from stint.queue where name = $1)
@@ -44,7 +43,7 @@ after(async () => {
   await installation.remove();
 });
 
-function example(name: 'worker' | 'enqueue', queue: string, more: readonly string[] = []): Running {
+function example(name: 'worker-node/worker' | 'enqueue', queue: string, more: readonly string[] = []): Running {
   const running = runScript(`examples/${name}.js`, [...connection(queue), ...more]);
   others.push(running);
   return running;
@@ -61,16 +60,16 @@ async function counts(queue: string): Promise<Record<'scheduled' | 'ready' | 'le
 }
 
 function acked(worker: Running): number {
-  return JSON.parse(worker.output().trim().split('\n').at(-1)!).acked as number;
+  return JSON.parse(worker.output().trim().split('\n').at(-1)!).acks as number;
 }
 
 test('a worker drains 10,000 jobs while the service is stopped and started again: each ends once, none is stuck', async () => {
-  const filled = example('enqueue', 'drain', ['--count', '10000']);
+  const filled = example('enqueue', 'drain', ['--count', '10000', '--ms', '1']);
   assert.equal((await filled.exit).code, 0, filled.output());
   assert.match(filled.output(), /^enqueued 10000 jobs in /);
   assert.equal((await counts('drain')).ready, 10_000);
 
-  const worker = example('worker', 'drain', ['--concurrency', '40', '--work-ms', '1']);
+  const worker = example('worker-node/worker', 'drain', ['--concurrency', '40']);
   await until('a fifth is done', async () => (await counts('drain')).ready < 8_000, 30_000);
   assert.equal((await endWith(service, 'SIGTERM')).code, 0, service.output());
   const before = await countsAfterStart();
@@ -105,8 +104,10 @@ for (const [language, skip] of [
   ['Python', withoutPython],
 ] as const) {
   const startWorker = (queue: string, more: readonly string[]): Running => {
-    if (language === 'TypeScript') return example('worker', queue, more);
-    const running = runProgram('python3', [PYTHON_WORKER, ...connection(queue), ...more]);
+    if (language === 'TypeScript') return example('worker-node/worker', queue, more);
+    const running = runProgram('python3', [PYTHON_WORKER, ...connection(queue), ...more], {
+      PYTHONDONTWRITEBYTECODE: '1',
+    });
     others.push(running);
     return running;
   };
@@ -117,9 +118,9 @@ for (const [language, skip] of [
     { skip },
     async () => {
       const queue = queueOf('handback');
-      const jobs = Array.from({ length: 50 }, () => ({ queue }));
+      const jobs = Array.from({ length: 50 }, () => ({ queue, payload: { ms: 60_000 } }));
       assert.equal((await service.client.post('/v1/jobs/batch', { jobs })).status, 201);
-      const worker = startWorker(queue, ['--concurrency', '50', '--work-ms', '60000']);
+      const worker = startWorker(queue, ['--concurrency', '50']);
       await until('all are at work', async () => (await counts(queue)).leased === 50, 20_000);
       const { code, took } = await endWith(worker, 'SIGTERM');
       assert.equal(code, 0, worker.output());
@@ -141,11 +142,11 @@ for (const [language, skip] of [
     { skip },
     async () => {
       const queue = queueOf('amid');
-      const jobs = Array.from({ length: 1_000 }, () => ({ queue }));
+      const jobs = Array.from({ length: 1_000 }, () => ({ queue, payload: { ms: 5 } }));
       for (let batch = 0; batch < 3; batch += 1) {
         assert.equal((await service.client.post('/v1/jobs/batch', { jobs })).status, 201);
       }
-      const worker = startWorker(queue, ['--concurrency', '20', '--work-ms', '5']);
+      const worker = startWorker(queue, ['--concurrency', '20']);
       await until('some are done', async () => (await counts(queue)).ready < 2_700, 20_000);
       assert.equal((await endWith(worker, 'SIGTERM')).code, 0, worker.output());
       await until('none is leased', async () => (await counts(queue)).leased === 0, 2_000);
@@ -153,47 +154,4 @@ for (const [language, skip] of [
       assert.deepEqual(ended, { done: acked(worker), waiting: 3_000 - acked(worker), spent: 0 });
     },
   );
-
-  test(`the ${language} worker says plainly that its key is refused, and ends`, { skip }, async () => {
-    const keyFile = path.join(installation.dataDirectory, 'postgres-password');
-    const worker = startWorker('mail', ['--key-file', keyFile]);
-    assert.equal((await worker.exit).code, 1);
-    assert.match(worker.output(), /UNAUTHENTICATED/);
-  });
-
-  test(
-    `C20: the ${language} worker keeps a job for longer than its visibility timeout, and completes it once`,
-    { skip },
-    async () => {
-      const queue = queueOf('long');
-      const { body } = await service.client.post(`/v1/queues/${queue}/jobs`, { payload: [1] });
-      const worker = startWorker(queue, ['--visibility-seconds', '1', '--work-ms', '3000']);
-      const job = await until(
-        'the job is completed',
-        async () => {
-          const answer = await service.client.get(`/v1/jobs/${body.id}?wait=1s`);
-          return answer.body.state === 'completed' && answer.body;
-        },
-        15_000,
-      );
-      assert.deepEqual(
-        job.attempts.map(({ attempt, outcome }: any) => ({ attempt, outcome })),
-        [{ attempt: 1, outcome: 'ACKED' }],
-      );
-      assert.match(job.result.by, /\w/);
-      assert.equal((await endWith(worker, 'SIGTERM')).code, 0, worker.output());
-    },
-  );
 }
-
-test('the worker stops working on a job whose cancellation is asked for, and it is cancelled', async () => {
-  const { body } = await service.client.post('/v1/queues/cancel/jobs', {});
-  const worker = example('worker', 'cancel', ['--visibility-seconds', '1', '--work-ms', '60000']);
-  await until('the job is at work', async () => (await counts('cancel')).leased === 1);
-  assert.equal((await service.client.post(`/v1/jobs/${body.id}/cancel`, {})).status, 200);
-  await until(
-    'the job is cancelled',
-    async () => (await service.client.get(`/v1/jobs/${body.id}`)).body.state === 'cancelled',
-  );
-  assert.equal((await endWith(worker, 'SIGTERM')).code, 0);
-});

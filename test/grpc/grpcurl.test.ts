@@ -10,9 +10,8 @@ const grpcurl = findGrpcurl();
 
 /** On the PATH, or where `go install` puts it. */
 function findGrpcurl(): string | undefined {
-  const { stdout } = spawnSync('go', ['env', 'GOPATH'], { encoding: 'utf8' });
-  const installed = (stdout ?? '').trim();
-  const places = ['grpcurl', ...(installed === '' ? [] : [path.join(installed, 'bin', 'grpcurl')])];
+  const { error, stdout } = spawnSync('go', ['env', 'GOPATH'], { encoding: 'utf8' });
+  const places = ['grpcurl', ...(error === undefined ? [path.join(stdout.trim(), 'bin', 'grpcurl')] : [])];
   return places.find((place) => spawnSync(place, ['-version']).error === undefined);
 }
 
