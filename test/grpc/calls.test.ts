@@ -210,7 +210,7 @@ describe('calls over gRPC', () => {
     }
   });
 
-  it('C17: a lease whose caller cancels, or whose deadline passes, leaves no waiter, and takes no job along', async () => {
+  it('C17, C82: a lease whose caller cancels, or whose deadline passes, leaves no waiter, and takes no job along; it is not counted as one that went well', async () => {
     await rest.put('/v1/queues/gone', {});
     let cancel = (): void => undefined;
     const cancelled = lease('gone', { wait: { seconds: 60 } }, { onCall: (stop: () => void) => (cancel = stop) });
@@ -222,6 +222,8 @@ describe('calls over gRPC', () => {
     assert.equal(first!.reason.code, status.CANCELLED);
     assert.equal(second!.reason.code, status.DEADLINE_EXCEEDED);
     await until('nobody waits', async () => (await waiting()) === 0, 1_000);
+    const { text } = await rest.get('/metrics');
+    assert.match(text, /^stint_operations_total\{operation="Lease",transport="grpc",code="CLIENT_CLOSED"\} 2$/m);
     await grpc.call('Jobs', 'Enqueue', { queue: 'gone' });
     assert.equal((await lease('gone')).jobs.length, 1);
     assert.equal(await leased('gone'), 1);
