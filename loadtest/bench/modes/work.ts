@@ -37,13 +37,23 @@ export async function work(rig: Rig): Promise<Table> {
   );
   const rates = (all: typeof a): number[] => all.map((each) => rateOf(each, 'acked'));
   const times = rates(a).map((rate, index) => rate / rates(b)[index]!);
-  await service.queue('empty');
+  // Another service, so that what clears up after the load does not count.
+  const quiet = await rig.service();
+  await quiet.queue('empty');
   const memory: number[] = [];
-  const sampling = setInterval(() => void residentMiB(service).then((value) => memory.push(value)), 1_000);
+  const sampling = setInterval(() => void residentMiB(quiet).then((value) => memory.push(value)), 1_000);
   const warmSeconds = rig.scale.warmSeconds + 5;
   const idle = await measure(rig, {
-    services: [service],
-    loads: [{ kind: 'stream', target, streams: IDLE_STREAMS, credits: CREDITS, queue: 'empty' }],
+    services: [quiet],
+    loads: [
+      {
+        kind: 'stream',
+        target: { bases: [quiet.grpc], key: quiet.key },
+        streams: IDLE_STREAMS,
+        credits: CREDITS,
+        queue: 'empty',
+      },
+    ],
     warmSeconds,
     seconds: rig.scale.long(IDLE_SECONDS),
   });
