@@ -2,9 +2,7 @@ import type { Metadata } from '@grpc/grpc-js';
 import type { Departure } from '../core/departure.js';
 import type { Eventual } from '../core/eventual.js';
 import type { Call } from '../core/invoke.js';
-import { createRequestId } from '../core/request-id.js';
-
-const PLAIN = /^[\x21-\x7e]{1,128}$/;
+import { requestIdFrom } from '../core/request-id.js';
 
 /** A call as the door sees it. */
 export class GrpcCall implements Call {
@@ -17,8 +15,7 @@ export class GrpcCall implements Call {
     readonly departure: Departure,
     readonly read: () => Eventual<unknown>,
   ) {
-    const given = metadata.get('x-request-id')[0];
-    this.requestId = typeof given === 'string' && PLAIN.test(given) ? given : createRequestId();
+    this.requestId = requestIdFrom(metadata.get('x-request-id')[0]);
   }
 
   get authorization(): string | undefined {

@@ -4,6 +4,8 @@ export class Window {
   readonly #held = new Map<string, number>();
   #credits = 0;
   #timer: NodeJS.Timeout | undefined;
+  /** When the timer fires. */
+  #next = Infinity;
 
   /** @param onFree told when a lease has run out */
   constructor(private readonly onFree: () => void) {}
@@ -19,8 +21,9 @@ export class Window {
 
   /** A lease was given, or extended, for so many milliseconds. */
   hold(leaseToken: string, milliseconds: number): void {
-    this.#held.set(leaseToken, performance.now() + milliseconds);
-    this.#plan();
+    const until = performance.now() + milliseconds;
+    this.#held.set(leaseToken, until);
+    if (until < this.#next) this.#plan(until);
   }
 
   extend(leaseToken: string, milliseconds: number): void {
@@ -37,19 +40,19 @@ export class Window {
     this.#held.clear();
   }
 
-  /** One timer for all, set anew when it fires: leases are mostly settled, or extended, long before. */
-  #plan(): void {
-    if (this.#timer !== undefined || this.#held.size === 0) return;
-    const next = Math.min(...this.#held.values()) - performance.now();
-    this.#timer = setTimeout(() => this.#expire(), Math.max(SOONEST_MS, next)).unref();
+  /** One timer for all: leases are mostly settled, or extended, long before it fires. */
+  #plan(next: number): void {
+    clearTimeout(this.#timer);
+    this.#next = next;
+    this.#timer = setTimeout(() => this.#expire(), Math.max(SOONEST_MS, next - performance.now())).unref();
   }
 
   #expire(): void {
-    this.#timer = undefined;
+    this.#next = Infinity;
     const now = performance.now();
     const before = this.#held.size;
     for (const [leaseToken, until] of this.#held) if (until <= now) this.#held.delete(leaseToken);
-    this.#plan();
+    if (this.#held.size > 0) this.#plan(Math.min(...this.#held.values()));
     if (this.#held.size < before) this.onFree();
   }
 }

@@ -62,6 +62,8 @@ export class WorkStream {
   #leasing: Departure | undefined;
   /** Whether the lease under way waits, and may be called back. */
   #waiting = false;
+  /** How many jobs it asks for: more than the window has room for must not come. */
+  #asked = 0;
   #settles = 0;
   #ending = false;
   #over = false;
@@ -117,7 +119,7 @@ export class WorkStream {
       void this.#lease(message.hello, 1, gone);
     } else if (message.credits !== undefined) {
       this.#window.credits = creditsOf(message.credits, 'credits.credits');
-      if (this.#window.free <= 0) this.#callBack();
+      if (this.#window.free < this.#asked) this.#callBack();
       else this.#pump();
     } else if (message.settle !== undefined) {
       void this.#settle(message.settle);
@@ -152,6 +154,7 @@ export class WorkStream {
   async #lease(hello: Hello, maxJobs: number, departure: Departure): Promise<void> {
     this.#leasing = departure;
     this.#waiting = true;
+    this.#asked = maxJobs;
     try {
       const jobs = await this.door.lease(hello, maxJobs, departure);
       this.#waiting = false;
@@ -162,6 +165,7 @@ export class WorkStream {
       this.#fail(error);
     }
     this.#waiting = false;
+    this.#asked = 0;
     this.#leasing = undefined;
     this.#finish();
     this.#pump();

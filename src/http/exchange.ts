@@ -4,7 +4,7 @@ import type { Eventual } from '../core/eventual.js';
 
 import type { CredentialMemory } from '../core/presented.js';
 import { drainBody } from './drain-body.js';
-import { createRequestId } from '../core/request-id.js';
+import { requestIdFrom } from '../core/request-id.js';
 
 export interface Answer {
   readonly status: number;
@@ -29,7 +29,7 @@ export class Exchange {
     options: { readonly awaitsContinue: boolean; readonly memory: CredentialMemory },
   ) {
     this.memory = options.memory;
-    this.requestId = requestIdOf(request);
+    this.requestId = requestIdFrom(request.headers['x-request-id']);
     this.#awaitsContinue = options.awaitsContinue;
   }
 
@@ -79,10 +79,4 @@ export class Exchange {
   closeAfterwards(): void {
     if (!this.response.headersSent) this.response.setHeader('connection', 'close');
   }
-}
-
-/** A request's own id when it is a plain one, so that a caller can follow its call into the service's log. */
-function requestIdOf(request: IncomingMessage): string {
-  const given = request.headers['x-request-id'];
-  return typeof given === 'string' && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createRequestId();
 }

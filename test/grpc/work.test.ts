@@ -72,6 +72,23 @@ describe('the worker stream', () => {
     assert.equal((await counts('later')).leased, 2);
   });
 
+  it('sends no more than its credits when they are lowered while it waits', async () => {
+    const worker = hello('lowered', 100);
+    await until('it waits', async () => (await waiting()) > 0);
+    worker.send({ credits: { credits: 1 } });
+    // Messages are taken in order: when this is answered the credits have been.
+    ack(worker, [], 5);
+    await until('the credits are taken', () => settledOf(worker).length === 1);
+    await enqueue('lowered', 5);
+    await until('one job', () => jobsOf(worker).length > 0);
+    ack(worker, jobsOf(worker).slice(0, 1));
+    await until('the next one', () => jobsOf(worker).length === 2);
+    assert.ok(
+      worker.received.every(({ jobs }) => (jobs?.jobs ?? []).length <= 1),
+      'one at a time',
+    );
+  });
+
   it('nack, release and heartbeat are answered, and free what they end', async () => {
     await enqueue('verbs', 4);
     const worker = hello('verbs', 3, { visibilityTimeout: { seconds: 60 } });
