@@ -1,57 +1,57 @@
-import { ServiceError } from '../errors.js';
+import { joinPath } from '../core/field-path.js';
+import { UTF8_HINT } from '../core/payload.js';
+import { invalidField, ServiceError } from '../errors.js';
 
 /** What stands in the place of a message that could not be read: the library itself would call that an internal error. */
 export class Malformed {
-  readonly error: ServiceError;
-
-  constructor(message: string) {
-    this.error = new ServiceError('INVALID_ARGUMENT', message);
-  }
+  constructor(readonly error: ServiceError) {}
 }
 
+type Deserialize = (bytes: Buffer) => object;
+
 const REPLACEMENT = '\ufffd';
-/** The one field of a request that is called so. */
-const NACK_ERROR = 'error';
 const REPLACEMENT_BYTES = Buffer.from(REPLACEMENT);
+const PLAIN_BYTES = Buffer.from('???');
 
 /**
  * Reads a message, or says that it is malformed. The library puts a replacement character where a string is not UTF-8, and so changes it
- * in silence; a message that has more of them than its bytes had is refused. Not for the error of a nack, which is kept as well as it can be.
+ * in silence; such a message is refused. Not for the error of a nack, which is kept as well as it can be.
  */
-export function tolerant(
-  deserialize: (bytes: Buffer) => object,
-  serialize: (message: object) => Buffer,
-): (bytes: Buffer) => object {
-  return (bytes) => {
+export const tolerant =
+  (deserialize: Deserialize) =>
+  (bytes: Buffer): object => {
     try {
       const message = deserialize(bytes);
-      const isChanged =
-        hasReplacement(message) && replacementsIn(serialize(withoutErrors(message) as object)) > replacementsIn(bytes);
-      return isChanged ? new Malformed('a string of the message is not valid UTF-8') : message;
+      const field = replacedIn(message) === undefined ? undefined : replacedIn(deserialize(withoutReplacements(bytes)));
+      return field === undefined ? message : new Malformed(invalidField(field, UTF8_HINT));
     } catch {
-      return new Malformed('the message is not what its type says it is');
+      return new Malformed(new ServiceError('INVALID_ARGUMENT', 'the message is not what its type says it is'));
     }
   };
+
+/** The path of the first string that has a replacement character, and of a map for its key. */
+function replacedIn(message: unknown): string | undefined {
+  if (typeof message === 'string') return message.includes(REPLACEMENT) ? '' : undefined;
+  if (typeof message !== 'object' || message === null || Buffer.isBuffer(message)) return undefined;
+  for (const [name, member] of Object.entries(message)) {
+    if (isNackError(name, member)) continue;
+    if (name.includes(REPLACEMENT)) return '';
+    const inner = replacedIn(member);
+    if (inner !== undefined) return joinPath(Array.isArray(message) ? Number(name) : name, inner);
+  }
+  return undefined;
 }
 
-function hasReplacement(value: unknown): boolean {
-  if (typeof value === 'string') return value.includes(REPLACEMENT);
-  if (typeof value !== 'object' || value === null || Buffer.isBuffer(value)) return false;
-  if (Array.isArray(value)) return value.some(hasReplacement);
-  return Object.entries(value).some(
-    ([name, member]) => name !== NACK_ERROR && (hasReplacement(name) || hasReplacement(member)),
-  );
+/** Requests have no other message of that name; a header of that name is a string. */
+function isNackError(name: string, member: unknown): boolean {
+  return name === 'error' && typeof member === 'object';
 }
 
-function withoutErrors(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Buffer.isBuffer(value)) return value;
-  if (Array.isArray(value)) return value.map(withoutErrors);
-  const members = Object.entries(value).filter(([name]) => name !== NACK_ERROR);
-  return Object.fromEntries(members.map(([name, member]) => [name, withoutErrors(member)]));
-}
-
-function replacementsIn(bytes: Buffer): number {
-  let count = 0;
-  for (let at = bytes.indexOf(REPLACEMENT_BYTES); at >= 0; at = bytes.indexOf(REPLACEMENT_BYTES, at + 3)) count += 1;
-  return count;
+/** The same message with other characters, as long, for the replacement characters that were sent: those it then has are the library's. */
+function withoutReplacements(bytes: Buffer): Buffer {
+  const plain = Buffer.from(bytes);
+  for (let at = plain.indexOf(REPLACEMENT_BYTES); at >= 0; at = plain.indexOf(REPLACEMENT_BYTES, at + 3)) {
+    PLAIN_BYTES.copy(plain, at);
+  }
+  return plain;
 }

@@ -166,36 +166,54 @@ describe('calls over gRPC', () => {
     }
   });
 
-  it('a message that is none, and one that is too large, get a clear status, and the next call goes through', async () => {
+  /** A call of bytes as they are: its status, or null. */
+  async function callBytes(method: string, bytes: Buffer): Promise<any> {
     const channel = new Channel(service.grpc, credentials.createInsecure());
-    const send = (bytes: Buffer): Promise<any> => {
-      const metadata = new Metadata();
-      metadata.set('authorization', `Bearer ${rest.key}`);
-      return new Promise((resolve) => {
-        channel.makeUnaryRequest(
-          '/stint.v1.Jobs/Enqueue',
-          (b: Buffer) => b,
-          (b) => b,
-          bytes,
-          metadata,
-          (error) => resolve(error),
-        );
-      });
-    };
-    assert.equal((await send(Buffer.from([0xff, 0xff, 0xff]))).code, status.INVALID_ARGUMENT);
-    const notUtf8 = await send(Buffer.from([10, 1, 0x71, 18, 3, 0x61, 0xff, 0x62]));
-    assert.deepEqual(
-      [notUtf8.code, notUtf8.details],
-      [status.INVALID_ARGUMENT, 'a string of the message is not valid UTF-8'],
-    );
-    assert.equal(
-      await send(Buffer.from([10, 1, 0x71, 18, 3, 0xef, 0xbf, 0xbd])),
-      null,
-      'the replacement character itself',
-    );
-    assert.equal((await send(Buffer.alloc(9 * 1024 * 1024))).code, status.RESOURCE_EXHAUSTED);
+    const metadata = new Metadata();
+    metadata.set('authorization', `Bearer ${rest.key}`);
+    const asTheyAre = (message: Buffer): Buffer => message;
+    const ended = await new Promise((resolve) => {
+      channel.makeUnaryRequest(`/stint.v1.Jobs/${method}`, asTheyAre, asTheyAre, bytes, metadata, resolve);
+    });
     channel.close();
+    return ended;
+  }
+
+  it('a message that is none, and one that is too large, get a clear status, and the next call goes through', async () => {
+    assert.equal((await callBytes('Enqueue', Buffer.from([0xff, 0xff, 0xff]))).code, status.INVALID_ARGUMENT);
+    assert.equal((await callBytes('Enqueue', Buffer.alloc(9 * 1024 * 1024))).code, status.RESOURCE_EXHAUSTED);
     await grpc.call('Jobs', 'Enqueue', { queue: 'after' });
+  });
+
+  it('a string that is not UTF-8 is refused and named, whatever its field is called; the replacement character is one like others', async () => {
+    const [queue, kind, header, invalid] = [field(1, 'q'), 2, 13, Buffer.from([0x61, 0xff, 0x62])];
+    const enqueue = (...fields: Buffer[]) => callBytes('Enqueue', Buffer.concat([queue, ...fields]));
+    const pair = (name: string | Buffer, value: string | Buffer) =>
+      field(header, Buffer.concat([field(1, name), field(2, value)]));
+    for (const [fields, name] of [
+      [[field(kind, invalid)], 'kind'],
+      [[field(kind, '\ufffd'), pair('h', invalid)], 'headers.h'],
+      [[pair('error', invalid)], 'headers.error'],
+      [[pair(Buffer.concat([Buffer.from('error'), invalid]), 'x')], 'headers'],
+    ] as const) {
+      const refused = await enqueue(...fields);
+      assert.equal(refused.code, status.INVALID_ARGUMENT, name);
+      assert.deepEqual(errorOf(refused).fields, [{ field: name, message: 'must be valid UTF-8' }]);
+    }
+    assert.equal(await enqueue(field(kind, '\ufffd'), pair('error', '\ufffd')), null);
+  });
+
+  it('a nack is never refused for its error: what is not UTF-8 there is made so', async () => {
+    await grpc.call('Jobs', 'Enqueue', { queue: 'not-utf8' });
+    const { id, leaseToken } = (await lease('not-utf8')).jobs[0];
+    const [token, error, invalid] = [1, 2, Buffer.from([0x61, 0xff, 0x62])];
+    const why = Buffer.concat([field(1, invalid), field(2, '\ufffd')]);
+    const nack = (given: string | Buffer) => field(1, Buffer.concat([field(token, given), field(error, why)]));
+    const refused = await callBytes('Nack', nack(invalid));
+    assert.deepEqual(errorOf(refused).fields[0]!.field, 'items[0].leaseToken');
+    assert.equal(await callBytes('Nack', nack(leaseToken)), null);
+    const { lastError } = (await rest.get(`/v1/jobs/${id}`)).body;
+    assert.deepEqual([lastError.message, lastError.type], ['a\ufffdb', '\ufffd']);
   });
 
   it('C10: a payload of 2 MiB is leased by a client with the default limit of 4 MiB, one a reply', async () => {
@@ -234,3 +252,9 @@ describe('calls over gRPC', () => {
     return Number(/^stint_parked_leases (\d+)$/m.exec(text)?.[1]);
   }
 });
+
+/** A field of a message that has a length: of strings, bytes and messages. */
+function field(number: number, value: string | Buffer): Buffer {
+  const bytes = Buffer.from(value as string);
+  return Buffer.concat([Buffer.from([(number << 3) | 2, bytes.length]), bytes]);
+}

@@ -5,7 +5,7 @@ import { compileMessage } from '../../src/grpc/field-codec.js';
 import { Protos } from '../../src/grpc/protos.js';
 import { operations } from '../../src/operations.js';
 
-const SERVICES = ['Jobs', 'Queues', 'Admin'] as const;
+const SERVICES = ['Jobs', 'Queues', 'Schedules', 'Events', 'Account', 'Admin'] as const;
 /** Made of the operations Lease and Settle. */
 const STREAMS = ['Jobs.Work'];
 

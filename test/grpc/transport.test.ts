@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
-import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { cp, readFile } from 'node:fs/promises';
 import { connect, constants } from 'node:http2';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Client as Channel, credentials, type ChannelCredentials, Metadata, status } from '@grpc/grpc-js';
+import { type Certificates, createCertificates, WITHOUT_OPENSSL } from '../helpers/certificates.js';
 import { grpcClient } from '../helpers/grpc.js';
 import { startTestService, type TestService, until } from '../helpers/service.js';
 
@@ -98,68 +96,10 @@ describe('the gRPC transport', () => {
   });
 });
 
-const HAS_OPENSSL = spawnSync('openssl', ['version']).status === 0;
-
-describe('gRPC over TLS', { skip: HAS_OPENSSL ? false : 'openssl is not on this machine' }, () => {
-  let directory: string;
+describe('gRPC over TLS', { skip: WITHOUT_OPENSSL }, () => {
+  let certificates: Certificates;
   let service: TestService;
-  const file = (name: string): string => path.join(directory, name);
-
-  function openssl(...args: string[]): void {
-    execFileSync('openssl', args, { cwd: directory, stdio: 'pipe' });
-  }
-
-  /** A certificate of that name, signed by the authority. */
-  function sign(name: string, authority: string): void {
-    openssl(
-      'req',
-      '-newkey',
-      'rsa:2048',
-      '-nodes',
-      '-keyout',
-      `${name}.key`,
-      '-out',
-      `${name}.csr`,
-      '-subj',
-      '/CN=localhost',
-      '-addext',
-      'subjectAltName=IP:127.0.0.1',
-    );
-    openssl(
-      'x509',
-      '-req',
-      '-in',
-      `${name}.csr`,
-      '-CA',
-      `${authority}.crt`,
-      '-CAkey',
-      `${authority}.key`,
-      '-copy_extensions',
-      'copy',
-      '-days',
-      '2',
-      '-out',
-      `${name}.crt`,
-    );
-  }
-
-  function authority(name: string): void {
-    openssl(
-      'req',
-      '-x509',
-      '-newkey',
-      'rsa:2048',
-      '-nodes',
-      '-keyout',
-      `${name}.key`,
-      '-out',
-      `${name}.crt`,
-      '-subj',
-      `/CN=${name}`,
-      '-days',
-      '2',
-    );
-  }
+  const file = (name: string): string => certificates.file(name);
 
   const trusting = async (root: string, client?: string): Promise<ChannelCredentials> =>
     client === undefined
@@ -171,13 +111,12 @@ describe('gRPC over TLS', { skip: HAS_OPENSSL ? false : 'openssl is not on this 
         );
 
   before(async () => {
-    directory = await mkdtemp(path.join(tmpdir(), 'stint-test-tls-'));
-    authority('one');
-    authority('two');
-    sign('server', 'one');
-    sign('next', 'two');
-    sign('client', 'one');
-    sign('stranger', 'two');
+    certificates = await createCertificates();
+    for (const name of ['one', 'two']) certificates.authority(name);
+    certificates.sign('server', 'one');
+    certificates.sign('next', 'two');
+    certificates.sign('client', 'one');
+    certificates.sign('stranger', 'two');
     service = await startTestService({
       STINT_GRPC_TLS_CERT_FILE: file('server.crt'),
       STINT_GRPC_TLS_KEY_FILE: file('server.key'),
@@ -187,7 +126,7 @@ describe('gRPC over TLS', { skip: HAS_OPENSSL ? false : 'openssl is not on this 
 
   after(async () => {
     await service.stop();
-    await rm(directory, { recursive: true });
+    await certificates.remove();
   });
 
   it('serves those who have a certificate of its authority, and nobody else', async () => {

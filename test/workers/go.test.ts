@@ -4,8 +4,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before } from 'node:test';
-import { exampleFile, proveWorker, type Worker } from './scenario.js';
+import { exampleFile, type Worker } from './room.js';
+import { proveWorker } from './scenario.js';
 import { proveStream } from './stream.js';
+import { proveTls } from './tls.js';
 
 const withGo = spawnSync('go', ['version']).error === undefined;
 const directory = mkdtempSync(path.join(tmpdir(), 'stint-worker-go-'));
@@ -15,6 +17,7 @@ const worker: Worker = {
   name: 'Go worker over the gRPC stream',
   transport: 'grpc',
   needs: ['go'],
+  slots: 10,
   command: (connection) => [program, ...connection],
 };
 
@@ -27,4 +30,10 @@ before(() => {
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 proveWorker(worker);
-proveStream(worker, !withGo && 'go not installed');
+const skip = !withGo && 'go not installed';
+proveStream(worker, skip);
+proveTls(
+  worker,
+  'SSL_CERT_FILE',
+  process.platform === 'linux' ? skip : 'Go reads authorities from a file on Linux alone',
+);

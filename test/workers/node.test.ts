@@ -6,5 +6,6 @@ const WORKER = fileURLToPath(new URL('../../examples/worker-node/worker.js', imp
 proveWorker({
   name: 'TypeScript worker over HTTP',
   needs: [],
+  slots: 10,
   command: (connection) => [process.execPath, WORKER, ...connection],
 });

@@ -1,63 +1,33 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
 import { after, afterEach, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { until } from '../helpers/service.js';
+import { createInstallation, endWith, type Running, startService } from '../helpers/service-process.js';
 import {
-  createInstallation,
-  endWith,
-  type Installation,
-  runProgram,
-  type Running,
-  type ServiceProcess,
-  startService,
-} from '../helpers/service-process.js';
-
-/** A worker that runs the demonstration handler of examples/README.md. */
-export interface Worker {
-  readonly name: string;
-  /** The command line; `connection` is `--url` (gRPC: `--target`), `--key-file`, `--queue` and `--worker`, each with its value. */
-  command(connection: readonly string[]): readonly string[];
-  /** Default `http`. */
-  readonly transport?: 'http' | 'grpc';
-  /** Programs without which it cannot run: the machine may lack them. */
-  readonly needs: readonly string[];
-  /** How many of it share the work; more than 1 for a worker of one job at a time. Default 1. */
-  readonly processes?: number;
-}
-
-/** What a payload's `do` is to come to. */
-interface Fate {
-  readonly payload: { readonly do?: string; readonly ms?: number };
-  readonly state: 'completed' | 'dead';
-  readonly outcomes: readonly string[];
-}
-
-interface Expected extends Fate {
-  readonly id: string;
-}
+  allEnd,
+  assertFate,
+  counts,
+  durationOf,
+  fill,
+  killAll,
+  LEASE_SECONDS,
+  open,
+  read,
+  start,
+  stopAll,
+  times,
+  type Fate,
+  type Room,
+  type Worker,
+} from './room.js';
 
 const PLAIN: Fate = { payload: {}, state: 'completed', outcomes: ['ACKED'] };
 const STEADY: Fate = { ...PLAIN, payload: { ms: 100 } };
 const SLOW: Fate = { payload: { do: 'slow' }, state: 'completed', outcomes: ['ACKED'] };
+const LONG: Fate = { ...PLAIN, payload: { ms: 60_000 } };
 const FAILS_ONCE: Fate = { payload: { do: 'fail-once' }, state: 'completed', outcomes: ['NACKED', 'ACKED'] };
 const POISON: Fate = { payload: { do: 'poison' }, state: 'dead', outcomes: ['NACKED', 'NACKED', 'NACKED'] };
-
-const LEASE_SECONDS = 2;
-const SETTINGS = {
-  maxAttempts: 3,
-  retry: { type: 'fixed', delays: ['100ms'], jitter: 0 },
-  visibilityTimeout: `${LEASE_SECONDS}s`,
-};
-const STOP_MS = 8_000;
-const EXAMPLES = fileURLToPath(new URL('../../../examples/', import.meta.url));
-
-/** Where a file of an example lies that is not compiled. */
-export function exampleFile(name: string): string {
-  return path.join(EXAMPLES, name);
-}
 
 /** Declares the tests that every worker passes, on a service of their own. */
 export function proveWorker(worker: Worker): void {
@@ -89,14 +59,18 @@ export function proveWorker(worker: Worker): void {
   test(`the ${worker.name} stops working on a job whose cancellation is asked for`, { skip }, () =>
     cancelStopsWork(room),
   );
+  test(`C20: the ${worker.name} stops working on a job whose lease is lost, and goes on with the next`, { skip }, () =>
+    lostStopsWork(room),
+  );
+  // What the shell worker starts is not frozen with it.
+  if (worker.slots > 1) {
+    test(
+      `C20: the ${worker.name} that was frozen beyond its leases leaves their jobs to who has them now`,
+      { skip },
+      () => frozenYields(room),
+    );
+  }
   test(`the ${worker.name} says plainly that its key is refused, and ends`, { skip }, () => refusedKeyEnds(room));
-}
-
-interface Room {
-  readonly worker: Worker;
-  readonly started: Running[];
-  readonly installation: Installation;
-  readonly service: ServiceProcess;
 }
 
 async function everyJobEnds(room: Room): Promise<void> {
@@ -162,101 +136,50 @@ async function cancelStopsWork(room: Room): Promise<void> {
   assert.ok(took < LEASE_SECONDS * 1_500, `the work went on for ${took} ms`);
 }
 
+async function lostStopsWork(room: Room): Promise<void> {
+  const { client } = room.service;
+  const queue = 'lost';
+  const lost = await fill(room, queue, times(SLOW, room.worker.slots));
+  // So slow that the test is over before they are.
+  await client.put(`/v1/queues/${queue}`, { visibilityTimeout: '8s' });
+  start(room, queue, 'w1');
+  await until('all are at work', async () => (await counts(room, queue)).leased === lost.length);
+  for (const { id } of lost) assert.equal((await client.post(`/v1/jobs/${id}/cancel`, { force: true })).status, 200);
+  const next = await fill(room, queue, times(PLAIN, room.worker.slots));
+  await until('the next are done', async () => open(await counts(room, queue)) === 0);
+  await stopAll(room);
+  for (const [index, body] of (await read(room, next)).entries()) assertFate(body, next[index]!);
+  for (const body of await read(room, lost)) assert.deepEqual([body.state, body.result], ['cancelled', undefined]);
+}
+
+async function frozenYields(room: Room): Promise<void> {
+  const { client } = room.service;
+  const queue = 'frozen';
+  const { slots } = room.worker;
+  const jobs = await fill(room, queue, times(LONG, slots));
+  const { child } = start(room, queue, 'w1');
+  await until('all are at work', async () => (await counts(room, queue)).leased === slots);
+  child.kill('SIGSTOP');
+  const taken: any[] = [];
+  await until('another has them all', async () => {
+    const { body } = await client.post(`/v1/queues/${queue}/lease`, { maxJobs: slots, visibilityTimeout: '60s' });
+    return taken.push(...body.jobs) === slots;
+  });
+  child.kill('SIGCONT');
+  const next = await fill(room, queue, times(PLAIN, slots));
+  await until('the next are done', async () => open(await counts(room, queue)) === slots);
+  await stopAll(room);
+  const acks = taken.map(({ leaseToken }) => ({ leaseToken, result: 'by the other' }));
+  const { results } = (await client.post('/v1/leases/ack', { items: acks })).body;
+  for (const { outcome } of results) assert.equal(outcome, 'OK');
+  for (const [index, body] of (await read(room, next)).entries()) assertFate(body, next[index]!);
+  for (const body of await read(room, jobs)) assert.deepEqual([body.state, body.result], ['completed', 'by the other']);
+}
+
 async function refusedKeyEnds(room: Room): Promise<void> {
   const keyFile = path.join(room.installation.dataDirectory, 'postgres-password');
   const running = start(room, 'mail', 'w1', keyFile);
   await until('it has ended', () => running.child.exitCode !== null);
   assert.equal((await running.exit).code, 1, running.output());
   assert.match(running.output(), /UNAUTHENTICATED/i);
-}
-
-function start(
-  { worker, started, installation, service }: Room,
-  queue: string,
-  name: string,
-  keyFile = installation.keyFile,
-): Running {
-  const address = worker.transport === 'grpc' ? ['--target', service.grpc] : ['--url', service.base];
-  const connection = [...address, '--key-file', keyFile, '--queue', queue, '--worker', name];
-  const [program, ...args] = worker.command(connection);
-  const running = runProgram(program!, args, { PYTHONDONTWRITEBYTECODE: '1' });
-  started.push(running);
-  return running;
-}
-
-/** As an operator does it; each is to end with 0. */
-async function stopAll({ started }: Room): Promise<void> {
-  const ends = await Promise.all(started.map((running) => endWith(running, 'SIGTERM')));
-  for (const [index, { code, took }] of ends.entries()) {
-    assert.equal(code, 0, started[index]!.output());
-    assert.ok(took < STOP_MS, `the stop took ${took} ms`);
-  }
-  started.length = 0;
-}
-
-async function killAll(started: readonly Running[]): Promise<void> {
-  for (const { child, exit } of started) {
-    child.kill('SIGKILL');
-    await exit;
-  }
-}
-
-function times(fate: Fate, count: number): Fate[] {
-  return Array.from({ length: count }, () => fate);
-}
-
-async function fill({ service }: Room, queue: string, fates: readonly Fate[]): Promise<Expected[]> {
-  const settings = await service.client.put(`/v1/queues/${queue}`, SETTINGS);
-  assert.ok(settings.status < 300, settings.text);
-  const jobs = fates.map(({ payload }, number) => ({ queue, payload: { ...payload, number } }));
-  const { status, body, text } = await service.client.post('/v1/jobs/batch', { jobs });
-  assert.equal(status, 201, text);
-  return fates.map((fate, index) => ({ ...fate, id: body.jobs[index].id as string }));
-}
-
-function read({ service }: Room, jobs: readonly Expected[]): Promise<any[]> {
-  return Promise.all(jobs.map(async ({ id }) => (await service.client.get(`/v1/jobs/${id}`)).body));
-}
-
-/** In milliseconds. */
-function durationOf({ startedAt, endedAt }: { readonly startedAt: string; readonly endedAt: string }): number {
-  return Date.parse(endedAt) - Date.parse(startedAt);
-}
-
-type Counts = Record<'scheduled' | 'ready' | 'leased' | 'dead', number>;
-
-async function counts({ service, started }: Room, queue: string): Promise<Counts> {
-  const { status, body, text } = await service.client.get(`/v1/queues/${queue}/stats`);
-  assert.equal(status, 200, text);
-  const failed = started.find(({ child }) => child.exitCode !== null && child.exitCode !== 0);
-  assert.equal(failed, undefined, `a worker has ended: ${failed?.output()}`);
-  return body.counts;
-}
-
-async function allEnd(room: Room, queue: string): Promise<void> {
-  await until(
-    'all have ended',
-    async () => {
-      // Counting costs the service more than a job does: the workers are to have the machine.
-      await pause(200);
-      return open(await counts(room, queue)) === 0;
-    },
-    60_000,
-  );
-}
-
-function open({ scheduled, ready, leased }: Counts): number {
-  return scheduled + ready + leased;
-}
-
-/** A release is no attempt: what was handed back is tried again under the same number. */
-function assertFate(job: any, { state, outcomes, payload }: Expected): void {
-  const spent = job.attempts.filter(({ outcome }: any) => outcome !== 'RELEASED');
-  const seen = {
-    payload: job.payload.do,
-    state: job.state,
-    outcomes: spent.map(({ outcome }: any) => outcome),
-    attempt: job.attempt,
-  };
-  assert.deepEqual(seen, { payload: payload.do, state, outcomes, attempt: outcomes.length }, JSON.stringify(job));
 }

@@ -1,8 +1,10 @@
-import { exampleFile, proveWorker } from './scenario.js';
+import { exampleFile } from './room.js';
+import { proveWorker } from './scenario.js';
 
 proveWorker({
   name: 'shell worker',
   needs: ['bash', 'curl', 'jq'],
+  slots: 1,
   processes: 4,
   command: (connection) => [
     'bash',
