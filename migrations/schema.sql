@@ -18,10 +18,16 @@ create table api_key (
   created_at timestamp with time zone default now() not null,
   expires_at timestamp with time zone,
   revoked_at timestamp with time zone,
+  queues text[],
+  limits jsonb default '{}'::jsonb not null,
+  previous_hash bytea,
+  previous_until timestamp with time zone,
+  last_used_at timestamp with time zone,
   constraint api_key_secret_hash_key UNIQUE (secret_hash),
   constraint api_key_pkey PRIMARY KEY (id),
   constraint api_key_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id)
 );
+CREATE UNIQUE INDEX api_key_admin_name ON api_key (name) WHERE ((tenant_id IS NULL) AND (revoked_at IS NULL));
 CREATE UNIQUE INDEX api_key_name ON api_key (tenant_id, name) WHERE (revoked_at IS NULL);
 CREATE INDEX api_key_tenant ON api_key (tenant_id, id);
 
@@ -37,6 +43,25 @@ create table attempt (
   error text,
   constraint attempt_pkey PRIMARY KEY (job_id, epoch)
 ) with (autovacuum_vacuum_scale_factor = 0.02);
+
+create table audit_event (
+  id uuid not null,
+  at timestamp with time zone default clock_timestamp() not null,
+  tenant_id uuid,
+  action text not null,
+  target text not null,
+  refused boolean default false not null,
+  actor_kind text not null,
+  actor_id text not null,
+  actor_name text not null,
+  before jsonb,
+  after jsonb,
+  request_id text not null,
+  address text not null,
+  constraint audit_event_pkey PRIMARY KEY (id)
+);
+CREATE INDEX audit_event_at ON audit_event (at);
+CREATE INDEX audit_event_tenant ON audit_event (tenant_id, id);
 
 create table dead (
   job_id uuid not null,
@@ -134,6 +159,17 @@ create table lease (
   constraint lease_pkey PRIMARY KEY (job_id)
 ) with (autovacuum_enabled = off, fillfactor = 60);
 
+create table limit_usage (
+  instance_id uuid not null,
+  subject_id uuid not null,
+  requests real not null,
+  jobs real not null,
+  parked integer not null,
+  streams integer not null,
+  reported_at timestamp with time zone not null,
+  constraint limit_usage_pkey PRIMARY KEY (subject_id, instance_id)
+) with (fillfactor = 50);
+
 create table migration (
   number integer not null,
   name text not null,
@@ -171,6 +207,7 @@ create table queue (
   earlier_mark_at timestamp with time zone default now() not null,
   created_at timestamp with time zone default now() not null,
   updated_at timestamp with time zone default now() not null,
+  closing_act jsonb,
   constraint queue_pkey PRIMARY KEY (id),
   constraint queue_dead_letter_queue_id_fkey FOREIGN KEY (dead_letter_queue_id) REFERENCES queue(id),
   constraint queue_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id)
@@ -179,6 +216,7 @@ CREATE INDEX queue_closed ON queue (id) WHERE (closed_at IS NOT NULL);
 CREATE INDEX queue_dead_letter ON queue (dead_letter_queue_id) WHERE (dead_letter_queue_id IS NOT NULL);
 CREATE UNIQUE INDEX queue_name ON queue (tenant_id, name) WHERE ((closed_at IS NULL) OR closing);
 CREATE INDEX queue_purged ON queue (id) WHERE (cut > 0);
+CREATE INDEX queue_tenant ON queue (tenant_id);
 
 create table queue_count (
   queue_id integer not null,
@@ -242,9 +280,13 @@ create table tenant (
   name text collate "C" not null,
   auto_create_queues boolean default true not null,
   created_at timestamp with time zone default now() not null,
-  constraint tenant_name_key UNIQUE (name),
+  limits jsonb default '{}'::jsonb not null,
+  suspended_at timestamp with time zone,
+  closed_at timestamp with time zone,
   constraint tenant_pkey PRIMARY KEY (id)
 );
+CREATE INDEX tenant_closed ON tenant (id) WHERE (closed_at IS NOT NULL);
+CREATE UNIQUE INDEX tenant_name ON tenant (name) WHERE (closed_at IS NULL);
 
 create view job_state as
  SELECT r.job_id, r.queue_id, 'ready'::text AS state, r.rank, r.epoch, r.lease_id, r.ended, r.attempt, r.releases,

@@ -1,3 +1,5 @@
+import { LIST_FORMATS, type ListFormat, listOf } from './config-formats.js';
+
 /** The schema of one environment variable: what of JSON Schema we use, and our own annotations. */
 export interface Variable {
   readonly type?: 'integer' | 'string';
@@ -14,12 +16,16 @@ export interface Variable {
   /** What holds when it is absent, in words. */
   readonly 'x-default'?: string;
   readonly 'x-secret'?: boolean;
+  /** It is a comma-separated list of items of this format. */
+  readonly 'x-list'?: ListFormat;
 }
 
 /** What is wrong with `given` in words that name the variable and what it accepts; undefined when nothing is. */
 export function faultIn(name: string, given: string, schema: Variable): string | undefined {
   if (isAccepted(given, schema)) return undefined;
   if (given === '') return `${name} is empty: give ${accepts(schema)}, or unset it`;
+  const wrong = itemAtFault(given, schema);
+  if (wrong !== undefined) return `${name} holds ${JSON.stringify(wrong)}: give ${accepts(schema)}`;
   const shown = schema['x-secret'] === true ? 'not what it should be (not shown)' : JSON.stringify(given);
   return `${name} is ${shown}: give ${accepts(schema)}`;
 }
@@ -39,10 +45,15 @@ export function accepts(schema: Variable): string {
 function isAccepted(given: string, schema: Variable): boolean {
   if (schema.enum !== undefined) return schema.enum.includes(given);
   if (schema.type === 'integer') return isWholeNumber(given, schema);
+  if (itemAtFault(given, schema) !== undefined) return false;
   if (schema.format === 'uri' && !URL.canParse(given)) return false;
   return given.length >= (schema.minLength ?? 1) && new RegExp(schema.pattern ?? '').test(given);
 }
 
 function isWholeNumber(given: string, { minimum = 0, maximum = Number.MAX_SAFE_INTEGER }: Variable): boolean {
   return /^\d{1,15}$/.test(given) && Number(given) >= minimum && Number(given) <= maximum;
+}
+
+function itemAtFault(given: string, { 'x-list': format }: Variable): string | undefined {
+  return format === undefined ? undefined : listOf(given).find((item) => !LIST_FORMATS[format](item));
 }

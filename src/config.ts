@@ -1,117 +1,17 @@
 import path from 'node:path';
-import { type Static, Type } from 'typebox';
+import { type Issuer, readIssuers } from './config-issuers.js';
+import { listOf } from './config-formats.js';
 import { nearestName } from './config-names.js';
+import {
+  RELAY_VARIABLES,
+  type RelayConfig,
+  relayConfigOf,
+  relayFaults,
+  type RelayNeeds,
+  type RelayValues,
+} from './config-relay.js';
 import { accepts, faultIn, parse, type Variable } from './config-values.js';
-
-const file = { minLength: 1, 'x-accepts': 'a file in PEM' };
-const port = { minimum: 0, maximum: 65_535 };
-
-/** Every environment variable the service reads. An `x-secret` never appears in a message. */
-const VARIABLES = Type.Object({
-  STINT_HTTP_PORT: Type.Integer({ ...port, default: 8080, description: 'Port of the REST API; 0 takes any free one.' }),
-  STINT_GRPC_PORT: Type.Integer({ ...port, default: 9090, description: 'Port of the gRPC API; 0 takes any free one.' }),
-  STINT_GRPC_TLS_CERT_FILE: Type.Optional(
-    Type.String({
-      ...file,
-      'x-default': 'plaintext',
-      description: 'Certificate of the gRPC server; read again when it changes.',
-    }),
-  ),
-  STINT_GRPC_TLS_KEY_FILE: Type.Optional(
-    Type.String({ ...file, 'x-default': 'plaintext', description: 'Its private key.' }),
-  ),
-  STINT_GRPC_TLS_CLIENT_CA_FILE: Type.Optional(
-    Type.String({
-      ...file,
-      'x-default': 'no client certificates',
-      description: 'Authority of the clients’ certificates: with it every gRPC client must have one.',
-    }),
-  ),
-  STINT_GRPC_CONNECTION_SECONDS: Type.Integer({
-    minimum: 0,
-    maximum: 86_400,
-    default: 3_600,
-    description:
-      'About how long a gRPC connection is kept before its client is asked to connect anew, which spreads load; 0: no bound.',
-  }),
-  STINT_HOST: Type.Optional(
-    Type.String({
-      pattern: '^[A-Za-z0-9.:_%-]{1,253}$',
-      'x-accepts': 'a host name or an IP address without brackets',
-      'x-default': '`127.0.0.1` with the embedded Postgres, else `::` (all addresses)',
-      description: 'Address to listen on.',
-    }),
-  ),
-  STINT_DATABASE_URL: Type.Optional(
-    Type.String({
-      pattern: '^postgres(ql)?://\\S+$',
-      format: 'uri',
-      'x-accepts': 'postgres://user:password@host:port/database',
-      'x-default': 'the embedded Postgres',
-      'x-secret': true,
-      description: 'A PostgreSQL 15 or newer of your own, connected to directly or through a session-mode pooler.',
-    }),
-  ),
-  STINT_DATA_DIR: Type.String({
-    minLength: 1,
-    default: '.stint',
-    'x-accepts': 'a directory',
-    description: 'Where the embedded Postgres keeps its data; made if missing. Not used with STINT_DATABASE_URL.',
-  }),
-  STINT_ADMIN_KEY: Type.Optional(
-    Type.String({
-      pattern: '^[!-~]{32,256}$',
-      'x-accepts': '32 to 256 printable ASCII characters without spaces',
-      'x-default': 'required with STINT_DATABASE_URL',
-      'x-secret': true,
-      description: 'The root credential, of scope `admin`.',
-    }),
-  ),
-  STINT_LOG_LEVEL: Type.Enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
-    default: 'info',
-    description: 'The least severe log lines that are written.',
-  }),
-  STINT_METRICS_PORT: Type.Optional(
-    Type.Integer({
-      ...port,
-      'x-default': 'the main port',
-      description: 'A port of its own for `/metrics`; 0 takes any free one.',
-    }),
-  ),
-  STINT_DRAIN_SECONDS: Type.Integer({
-    minimum: 1,
-    maximum: 60,
-    default: 8,
-    description: 'Longest time a graceful stop waits for calls under way.',
-  }),
-  STINT_DRAIN_DELAY_SECONDS: Type.Integer({
-    minimum: 0,
-    maximum: 60,
-    default: 0,
-    description: 'Time that `/readyz` says no before the listener closes, for load balancers to notice.',
-  }),
-  STINT_DATABASE_CONNECTIONS: Type.Integer({
-    minimum: 1,
-    maximum: 200,
-    default: 8,
-    description: 'Database connections for ordinary calls.',
-  }),
-  STINT_MAX_WAITING: Type.Integer({
-    minimum: 1_000,
-    maximum: 1_000_000,
-    default: 20_000,
-    description: 'Rows that may wait for the next batch of one kind; past it calls are 503.',
-  }),
-  STINT_KEEP_ALIVE_SECONDS: Type.Integer({
-    minimum: 1,
-    maximum: 3_600,
-    default: 75,
-    description: 'Time an idle HTTP connection is kept open; longer than that of the load balancer in front.',
-  }),
-});
-
-type Values = Static<typeof VARIABLES>;
-type Name = keyof Values;
+import { type Name, type Values, VARIABLES } from './config-variables.js';
 
 export interface Config {
   readonly httpPort: number;
@@ -125,14 +25,27 @@ export interface Config {
   readonly databaseUrl: string | undefined;
   /** Absolute. */
   readonly dataDirectory: string;
-  /** Never undefined with a `databaseUrl`, unless the command has no use for it. */
-  readonly adminKey: string | undefined;
+  /** Root keys; with a `databaseUrl` and without a file never none, unless the command has no use for them. */
+  readonly adminKeys: readonly string[];
+  /** Where root keys are read from, in place of `adminKeys`. */
+  readonly adminKeyFile: string | undefined;
+  /** Whose tokens are taken. */
+  readonly jwtIssuers: readonly Issuer[];
+  /** Empty: no cross-origin calls. */
+  readonly corsOrigins: readonly string[];
+  /** Addresses and CIDR ranges. */
+  readonly trustedProxies: readonly string[];
+  /** Addresses and CIDR ranges that webhooks may reach although they are not public. */
+  readonly webhookNetworks: readonly string[];
+  /** Whether the service does its chores by itself. */
+  readonly background: boolean;
   readonly logLevel: Values['STINT_LOG_LEVEL'];
   /** Undefined: on the main port. */
   readonly metricsPort: number | undefined;
   readonly drainSeconds: number;
   readonly drainDelaySeconds: number;
   readonly databaseConnections: number;
+  readonly auditRetentionDays: number;
   readonly maxWaiting: number;
   readonly keepAliveSeconds: number;
   /** For a benchmark's comparison: every call is a statement of its own. No variable of the service. */
@@ -149,23 +62,39 @@ export interface LoadOptions {
  * the variable, what was given (secrets excepted) and what is accepted.
  */
 export function loadConfig(env: NodeJS.ProcessEnv = process.env, options: LoadOptions = {}): Config {
-  const faults = unknownNames(env);
-  const values: Partial<Record<Name, unknown>> = {};
-  for (const [name, schema] of variables()) {
-    const given = env[name];
-    const fault = given === undefined ? undefined : faultIn(name, given, schema);
-    if (fault !== undefined) faults.push(fault);
-    else values[name] = given === undefined ? schema.default : parse(given, schema);
-  }
-  const read = values as Values;
-  faults.push(...conflicts(read, env, options.needsAdminKey ?? true));
+  const { values, faults } = read<Values>(env, variables());
+  faults.push(...conflicts(values, env, options.needsAdminKey ?? true));
   if (faults.length > 0) throw new Error(faults.join('\n'));
-  return Object.freeze(configOf(read, env));
+  return Object.freeze(configOf(values, env));
 }
 
-/** The table of all variables, in Markdown, for docs/configuration.md. */
+/** The same for `stint relay`, which has no use for the service's variables, as the service has none for these. */
+export function loadRelayConfig(
+  needs: RelayNeeds,
+  env: NodeJS.ProcessEnv = process.env,
+): RelayConfig & Pick<Config, 'logLevel'> {
+  const logLevel = variables().filter(([name]) => name === 'STINT_LOG_LEVEL');
+  const { values, faults } = read<RelayValues & Pick<Values, 'STINT_LOG_LEVEL'>>(env, [
+    ...relayVariables(),
+    ...logLevel,
+  ]);
+  faults.push(...relayFaults(values, needs));
+  if (faults.length > 0) throw new Error(faults.join('\n'));
+  return Object.freeze({ ...relayConfigOf(values), logLevel: values.STINT_LOG_LEVEL });
+}
+
+/** The table of all variables of the service, in Markdown, for docs/configuration.md. */
 export function configurationTable(): string {
-  const rows = variables().map(([name, schema]) => {
+  return tableOf(variables());
+}
+
+/** The same of those of the relay. */
+export function relayConfigurationTable(): string {
+  return tableOf(relayVariables());
+}
+
+function tableOf(described: readonly [string, Variable][]): string {
+  const rows = described.map(([name, schema]) => {
     const standard = schema['x-default'] ?? `\`${String(schema.default)}\``;
     return `| \`${name}\` | ${standard} | ${accepts(schema)} | ${schema.description ?? ''} |`;
   });
@@ -176,8 +105,28 @@ function variables(): [Name, Variable][] {
   return Object.entries(VARIABLES.properties) as unknown as [Name, Variable][];
 }
 
+function relayVariables(): [keyof RelayValues, Variable][] {
+  return Object.entries(RELAY_VARIABLES.properties) as unknown as [keyof RelayValues, Variable][];
+}
+
+/** What the environment says of these variables, and what is wrong with it: of these, and of names that nobody knows. */
+function read<T>(
+  env: NodeJS.ProcessEnv,
+  described: readonly [string, Variable][],
+): { readonly values: T; readonly faults: string[] } {
+  const faults = unknownNames(env);
+  const values: Record<string, unknown> = {};
+  for (const [name, schema] of described) {
+    const given = env[name];
+    const fault = given === undefined ? undefined : faultIn(name, given, schema);
+    if (fault !== undefined) faults.push(fault);
+    else values[name] = given === undefined ? schema.default : parse(given, schema);
+  }
+  return { values: values as T, faults };
+}
+
 function unknownNames(env: NodeJS.ProcessEnv): string[] {
-  const known = Object.keys(VARIABLES.properties);
+  const known = [...variables(), ...relayVariables()].map(([name]) => name as string);
   return Object.keys(env)
     .filter((name) => name.startsWith('STINT_') && !name.startsWith('STINT_TEST_') && !known.includes(name))
     .map((name) => {
@@ -188,9 +137,13 @@ function unknownNames(env: NodeJS.ProcessEnv): string[] {
 
 function conflicts(values: Values, env: NodeJS.ProcessEnv, needsAdminKey: boolean): string[] {
   const faults: string[] = [];
-  if (needsAdminKey && env['STINT_DATABASE_URL'] !== undefined && env['STINT_ADMIN_KEY'] === undefined) {
+  const [key, file] = [env['STINT_ADMIN_KEY'], env['STINT_ADMIN_KEY_FILE']];
+  if (needsAdminKey && env['STINT_DATABASE_URL'] !== undefined && key === undefined && file === undefined) {
     const wanted = accepts(VARIABLES.properties.STINT_ADMIN_KEY);
     faults.push(`STINT_ADMIN_KEY is missing: a database of your own needs one (${wanted})`);
+  }
+  if (key !== undefined && file !== undefined) {
+    faults.push('STINT_ADMIN_KEY and STINT_ADMIN_KEY_FILE exclude each other: give one of them');
   }
   const { STINT_METRICS_PORT: metrics, STINT_HTTP_PORT: http, STINT_GRPC_PORT: grpc } = values;
   if (metrics !== undefined && metrics !== 0 && metrics === http) {
@@ -231,12 +184,19 @@ function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
     host: values.STINT_HOST ?? (embedded ? '127.0.0.1' : '::'),
     databaseUrl: values.STINT_DATABASE_URL,
     dataDirectory: path.resolve(values.STINT_DATA_DIR),
-    adminKey: values.STINT_ADMIN_KEY,
+    adminKeys: values.STINT_ADMIN_KEY?.split(' ') ?? [],
+    adminKeyFile: values.STINT_ADMIN_KEY_FILE,
+    jwtIssuers: values.STINT_JWT_ISSUERS_FILE === undefined ? [] : readIssuers(values.STINT_JWT_ISSUERS_FILE),
+    corsOrigins: listOf(values.STINT_CORS_ORIGINS),
+    trustedProxies: listOf(values.STINT_TRUSTED_PROXIES),
+    webhookNetworks: listOf(values.STINT_WEBHOOK_ALLOW_NETWORKS),
+    background: values.STINT_BACKGROUND === 'on',
     logLevel: values.STINT_LOG_LEVEL,
     metricsPort: values.STINT_METRICS_PORT,
     drainSeconds: values.STINT_DRAIN_SECONDS,
     drainDelaySeconds: values.STINT_DRAIN_DELAY_SECONDS,
     databaseConnections: values.STINT_DATABASE_CONNECTIONS,
+    auditRetentionDays: values.STINT_AUDIT_RETENTION_DAYS,
     maxWaiting: values.STINT_MAX_WAITING,
     keepAliveSeconds: values.STINT_KEEP_ALIVE_SECONDS,
     coalescing: env['STINT_TEST_COALESCING'] !== 'off',

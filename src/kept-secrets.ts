@@ -6,7 +6,8 @@ import type { Connections } from './db/pool.js';
 import { ensureDefaultKey, ensureDefaultTenant } from './tenants/ensure-default.js';
 
 export interface Secrets {
-  readonly adminKey: string;
+  /** None when they stand in a file. */
+  readonly adminKeys: readonly string[];
   /** A key of the tenant `default`; only with the embedded Postgres. */
   readonly defaultKey: string | undefined;
 }
@@ -18,14 +19,15 @@ export interface Secrets {
  */
 export async function keptSecrets(config: Config, connections: Connections): Promise<Secrets> {
   const { tenantId } = await ensureDefaultTenant(connections);
-  if (config.databaseUrl !== undefined) return { adminKey: config.adminKey!, defaultKey: undefined };
+  if (config.databaseUrl !== undefined) return { adminKeys: config.adminKeys, defaultKey: undefined };
   const adminFile = path.join(config.dataDirectory, 'admin-key');
   const keyFile = path.join(config.dataDirectory, 'default-key');
-  const adminKey = config.adminKey ?? (await kept(adminFile)) ?? randomBytes(32).toString('base64url');
-  if (config.adminKey === undefined) await keep(adminFile, adminKey);
+  const isGiven = config.adminKeys.length > 0 || config.adminKeyFile !== undefined;
+  const adminKeys = isGiven ? config.adminKeys : [(await kept(adminFile)) ?? randomBytes(32).toString('base64url')];
+  if (!isGiven) await keep(adminFile, adminKeys[0]!);
   const defaultKey = await ensureDefaultKey(connections, tenantId, await kept(keyFile));
   await keep(keyFile, defaultKey);
-  return { adminKey, defaultKey };
+  return { adminKeys, defaultKey };
 }
 
 async function kept(file: string): Promise<string | undefined> {

@@ -6,6 +6,7 @@ import { type Config, loadConfig } from './config.js';
 import { startEmbedded } from './db/embedded.js';
 import { migrate } from './db/migrate.js';
 import { createLog, type Log } from './observability/log.js';
+import { relayCommand } from './relay-command.js';
 import { startService } from './service.js';
 import { version } from './version.js';
 
@@ -15,6 +16,11 @@ const HELP = `Usage: stint <command>
   migrate    bring the database up to this version, and end
   check      look whether everything in the database is as it must be: exit code 0 when it is, 1 when not, 2 when it cannot
              be told; changes nothing, may run beside the service
+
+  relay              ship jobs from an outbox in an application's database to a Stint, until SIGINT or SIGTERM
+  relay install      make the outbox in that database, and end
+  relay ddl          print the SQL that makes it, for migrations of your own
+  relay retry <key>  send the parked row of that key again, or all of them: relay retry all
 
   --json     of check: one JSON document
   --version  print the version
@@ -44,11 +50,12 @@ async function main(args: string[]): Promise<number> {
     return check(loadConfig(undefined, { needsAdminKey: false }), { json, write: print });
   }
   if (json) throw new Error('--json is of check (--help)');
+  if (command === 'relay') return relayCommand(rest, { write: print, untilAsked });
   if (rest.length === 0 && command === 'serve') return serve(loadConfig());
   if (rest.length === 0 && command === 'migrate') return migrateOnly(loadConfig(undefined, { needsAdminKey: false }));
   throw new Error(
     command === undefined
-      ? 'give a command: serve, migrate or check (--help)'
+      ? 'give a command: serve, migrate, check or relay (--help)'
       : `no such command: ${positionals.join(' ')} (--help)`,
   );
 }

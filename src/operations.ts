@@ -1,4 +1,12 @@
+import { listAuditEvents } from './audit/list-events.js';
+import { listOwnAuditEvents } from './audit/list-own-events.js';
 import type { Operation } from './core/operation.js';
+import { deleteWebhook } from './events/delete-webhook.js';
+import { getWebhook } from './events/get-webhook.js';
+import { listWebhooks } from './events/list-webhooks.js';
+import { putWebhook } from './events/put-webhook.js';
+import { rotateWebhookSecret } from './events/rotate-webhook-secret.js';
+import { testWebhook } from './events/test-webhook.js';
 import type { Engine } from './hotpath/engine.js';
 import { ack } from './jobs/ack.js';
 import { cancelJob } from './jobs/cancel.js';
@@ -21,12 +29,27 @@ import { putQueue } from './queues/put.js';
 import { redriveDead } from './queues/redrive.js';
 import { resumeQueue } from './queues/resume.js';
 import { getQueueStats } from './queues/stats.js';
-import { createApiKey } from './tenants/create-api-key.js';
+import { deleteSchedule } from './schedules/delete.js';
+import { getSchedule } from './schedules/get.js';
+import { listSchedules } from './schedules/list.js';
+import { pauseSchedule } from './schedules/pause.js';
+import { previewSchedule } from './schedules/preview.js';
+import { putSchedule } from './schedules/put.js';
+import { resumeSchedule } from './schedules/resume.js';
+import { runSchedule } from './schedules/run.js';
+import { tick } from './schedules/tick.js';
+import { createAdminKey, createApiKey, createOwnKey } from './tenants/create-key.js';
 import { createTenant } from './tenants/create-tenant.js';
+import { deleteTenant } from './tenants/delete-tenant.js';
+import { getOwnTenant } from './tenants/get-own-tenant.js';
 import { getTenant } from './tenants/get-tenant.js';
-import { listApiKeys } from './tenants/list-api-keys.js';
+import { listAdminKeys, listApiKeys, listOwnKeys } from './tenants/list-keys.js';
 import { listTenants } from './tenants/list-tenants.js';
-import { revokeApiKey } from './tenants/revoke-api-key.js';
+import { resumeTenant } from './tenants/resume-tenant.js';
+import { revokeAdminKey, revokeApiKey, revokeOwnKey } from './tenants/revoke-key.js';
+import { rotateAdminKey, rotateApiKey, rotateOwnKey } from './tenants/rotate-key.js';
+import { suspendTenant } from './tenants/suspend-tenant.js';
+import { updateTenant } from './tenants/update-tenant.js';
 
 /** Every operation there is. */
 export const operations: readonly Operation<Engine>[] = [
@@ -52,10 +75,41 @@ export const operations: readonly Operation<Engine>[] = [
   getQueueStats,
   redriveDead,
   deleteDead,
+  listSchedules,
+  getSchedule,
+  putSchedule,
+  deleteSchedule,
+  pauseSchedule,
+  resumeSchedule,
+  runSchedule,
+  previewSchedule,
+  tick,
+  listWebhooks,
+  getWebhook,
+  putWebhook,
+  deleteWebhook,
+  rotateWebhookSecret,
+  testWebhook,
+  getOwnTenant,
+  listOwnKeys,
+  createOwnKey,
+  rotateOwnKey,
+  revokeOwnKey,
+  listOwnAuditEvents,
   createTenant,
   listTenants,
   getTenant,
+  updateTenant,
+  suspendTenant,
+  resumeTenant,
+  deleteTenant,
   createApiKey,
   listApiKeys,
+  rotateApiKey,
   revokeApiKey,
+  createAdminKey,
+  listAdminKeys,
+  rotateAdminKey,
+  revokeAdminKey,
+  listAuditEvents,
 ];

@@ -1,9 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Config } from './config.js';
+import { createRefusals } from './audit/create-refusals.js';
+import { createAddressOf } from './core/address.js';
+import { createAdmit } from './core/admit.js';
 import { createInvoke } from './core/invoke.js';
+import { createOpenStream } from './core/open-stream.js';
 import { startEmbedded } from './db/embedded.js';
 import { migrate } from './db/migrate.js';
 import { checkWritable } from './db/writable.js';
+import { createPoster } from './events/poster.js';
 import { DatabaseClock } from './hotpath/clock.js';
 import { createDatabase } from './hotpath/create-database.js';
 import { createEngine } from './hotpath/create-engine.js';
@@ -21,8 +26,7 @@ import { createMetrics } from './observability/metrics.js';
 import { operations } from './operations.js';
 import { createTasks } from './tasks/all.js';
 import { createTaskRunner, type TaskRunner } from './tasks/runner.js';
-import { createAuthenticate } from './tenants/authenticate.js';
-import { KnownKeys } from './tenants/known-keys.js';
+import { createCallers } from './tenants/callers.js';
 import { version } from './version.js';
 
 export interface Service {
@@ -76,38 +80,66 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const database = createDatabase({ url, connections, hotConnections: oneByOne, metrics, log });
   undo.push({ run: () => closeAll(database), patient: false });
   const secrets: Secrets = await keptSecrets(config, database.ordinary);
-  const credentials = new KnownKeys(database.ordinary);
+  const callers = createCallers({
+    rootKeys: secrets.adminKeys,
+    rootKeyFile: config.adminKeyFile,
+    issuers: config.jwtIssuers,
+    mostParked: config.maxWaiting / 2,
+    connections: database.ordinary,
+    onTrouble: (what, error) => log.warn({ err: error }, what),
+  });
   const clock = new DatabaseClock();
   // What fails here fails in the task's regular turn too, which reports it.
   const dueTimer = new DueTimer(clock, () => void runner.runOnce('promote-due').catch(() => undefined));
-  const onScheduled = (due: number): void => dueTimer.at(due);
+  const onScheduled = config.background ? (due: number): void => dueTimer.at(due) : (): void => undefined;
   const engine = createEngine({
     url,
     database,
     clock,
-    credentials,
+    onCredentials: () => callers.changed(),
     onScheduled,
+    chores: { round: (mostRuns) => runner.round(mostRuns) },
+    poster: createPoster({ allowedNetworks: config.webhookNetworks }),
+    isDeaf: !config.background,
     maxWaiting: config.maxWaiting,
     oneByOne,
     metrics,
     log,
   });
-  const tasks = createTasks({ url, metrics, log });
+  const tasks = createTasks({
+    url,
+    callers,
+    auditRetentionDays: config.auditRetentionDays,
+    background: config.background,
+    metrics,
+    log,
+  });
   undo.push({ run: () => tasks.close(), patient: false });
   const runner = createTaskRunner({ tasks: tasks.list, engine, metrics, log });
-  const scraped = { render: () => rendered(engine, metrics) };
-  const authenticate = createAuthenticate({ keys: credentials, adminKey: secrets.adminKey });
-  const invoke = createInvoke({ engine, authenticate, metrics, log });
+  const { admission } = callers;
+  const refused = createRefusals({
+    connections: database.ordinary,
+    onRefused: (recorded) => metrics.refusedAct(recorded),
+    log,
+  });
+  const admit = createAdmit({ authenticate: callers.authenticate, admission, refused });
+  const invoke = createInvoke({ engine, admit, admission, refused, metrics, log });
+  const addressOf = createAddressOf(config.trustedProxies);
   const grpc = createGrpcServer({
     operations,
     invoke,
+    open: createOpenStream({ admit, admission }),
+    addressOf,
     log,
     tls: config.grpcTls,
     connectionSeconds: config.grpcConnectionSeconds,
   });
+  const scraped = { render: () => rendered(engine, grpc, metrics) };
   const http = await createHttpServer({
     operations,
     invoke,
+    addressOf,
+    corsOrigins: config.corsOrigins,
     metrics: scraped,
     withMetrics: config.metricsPort === undefined,
     log,
@@ -122,8 +154,10 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   }
   undo.push({ run: () => stopEngine({ engine, runner, dueTimer }), patient: false });
   await poll({ ...engine, connections: database.claim });
-  await engine.wakeups.start();
-  runner.start();
+  if (config.background) {
+    await engine.wakeups.start();
+    runner.start();
+  }
   const { host } = config;
   const { port: grpcPort } = await grpc.listen({ host, port: config.grpcPort });
   undo.push({ run: () => grpc.drain({ delaySeconds: 0, deadlineSeconds: 0 }), patient: true });
@@ -177,9 +211,10 @@ async function closeAll(database: Database): Promise<void> {
   await Promise.all(Object.values(database).map((connections: Database['ordinary']) => connections.close()));
 }
 
-function rendered({ database, batches, waiters }: Engine, metrics: ReturnType<typeof createMetrics>) {
+function rendered({ database, batches, waiters }: Engine, grpc: GrpcServer, metrics: ReturnType<typeof createMetrics>) {
   batches.measureWaiting();
   metrics.parkedLeases(waiters.size);
+  metrics.openStreams(grpc.streams());
   for (const connections of Object.values(database) as Database['ordinary'][]) metrics.pool(connections.state());
   return metrics.render();
 }

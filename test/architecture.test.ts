@@ -10,18 +10,36 @@ const MOST_LINES = 300;
 /** Which rooms a room may import from. A file outside of any folder is a room of its own unless `HALL` lists it. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // `check` asks the database what a task asks it, of everything: there is one place for the rules.
-  main: ['service', 'tasks', 'config', 'db', 'observability'],
-  service: ['config', 'operations', 'core', 'tenants', 'tasks', 'hotpath', 'db', 'http', 'grpc', 'observability'],
-  operations: ['core', 'jobs', 'queues', 'tenants', 'hotpath'],
+  main: ['service', 'relay', 'tasks', 'config', 'db', 'observability'],
+  service: [
+    'config',
+    'operations',
+    'core',
+    'audit',
+    'tenants',
+    'tasks',
+    'events',
+    'hotpath',
+    'db',
+    'http',
+    'grpc',
+    'observability',
+  ],
+  operations: ['core', 'jobs', 'queues', 'schedules', 'events', 'tenants', 'audit', 'hotpath'],
   http: ['core', 'errors', 'observability'],
   grpc: ['core', 'errors', 'observability'],
-  queues: ['jobs', 'core', 'hotpath', 'db', 'errors'],
+  schedules: ['audit', 'jobs', 'core', 'hotpath', 'db', 'errors'],
+  queues: ['audit', 'jobs', 'core', 'hotpath', 'db', 'errors'],
   jobs: ['core', 'hotpath', 'db', 'errors'],
-  tenants: ['core', 'hotpath', 'db', 'errors'],
-  tasks: ['queues', 'core', 'hotpath', 'db', 'errors', 'observability'],
+  tenants: ['audit', 'core', 'hotpath', 'db', 'errors'],
+  events: ['audit', 'jobs', 'core', 'hotpath', 'db', 'errors'],
+  audit: ['core', 'hotpath', 'db', 'errors'],
+  tasks: ['events', 'queues', 'schedules', 'tenants', 'core', 'hotpath', 'db', 'errors', 'observability'],
   hotpath: ['core', 'db', 'errors', 'observability'],
   core: ['errors', 'observability'],
   db: ['errors'],
+  // A client of any Stint, so it knows nothing of the engine.
+  relay: ['http', 'core', 'db', 'errors', 'observability'],
   config: [],
   errors: [],
   observability: [],
@@ -30,11 +48,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Files beside the rooms, and the room they belong to. */
 const HALL: Readonly<Record<string, string>> = {
   'check.ts': 'main',
+  'relay-command.ts': 'main',
   'greeting.ts': 'service',
   'kept-secrets.ts': 'service',
   'version.ts': 'service',
+  'config-formats.ts': 'config',
+  'config-issuers.ts': 'config',
   'config-names.ts': 'config',
+  'config-relay.ts': 'config',
   'config-values.ts': 'config',
+  'config-variables.ts': 'config',
 };
 
 /**

@@ -25,12 +25,19 @@ test('without any variable the embedded Postgres is used and only this machine i
     host: '127.0.0.1',
     databaseUrl: undefined,
     dataDirectory: path.resolve('.stint'),
-    adminKey: undefined,
+    adminKeys: [],
+    adminKeyFile: undefined,
+    jwtIssuers: [],
+    corsOrigins: [],
+    trustedProxies: [],
+    webhookNetworks: [],
+    background: true,
     logLevel: 'info',
     metricsPort: undefined,
     drainSeconds: 8,
     drainDelaySeconds: 0,
     databaseConnections: 8,
+    auditRetentionDays: 400,
     maxWaiting: 20_000,
     keepAliveSeconds: 75,
     coalescing: true,
@@ -40,7 +47,7 @@ test('without any variable the embedded Postgres is used and only this machine i
 test('with a database of its own the service listens on all addresses', () => {
   const config = loadConfig({ STINT_DATABASE_URL: databaseUrl, STINT_ADMIN_KEY: key });
   assert.equal(config.databaseUrl, databaseUrl);
-  assert.equal(config.adminKey, key);
+  assert.deepEqual(config.adminKeys, [key]);
   assert.equal(config.host, '::');
 });
 
@@ -75,7 +82,7 @@ test('the configuration cannot be changed', () => {
 
 test("an admin key is required with a database of one's own, unless the command has no use for it", () => {
   assert.match(messageFor({ STINT_DATABASE_URL: databaseUrl }), /^STINT_ADMIN_KEY is missing: .*32 to 256 printable/);
-  assert.equal(loadConfig({ STINT_DATABASE_URL: databaseUrl }, { needsAdminKey: false }).adminKey, undefined);
+  assert.deepEqual(loadConfig({ STINT_DATABASE_URL: databaseUrl }, { needsAdminKey: false }).adminKeys, []);
 });
 
 test('a fault names the variable, what was given and what is accepted', () => {
@@ -155,4 +162,52 @@ test('the table for the documentation has a row with a meaning for every variabl
   // A server's certificate is one thing, of three files.
   assert.equal(rows.length, Object.keys(described).length + 2);
   for (const row of rows) assert.match(row, /^\| `STINT_[A-Z_]+` \| .+ \| .+ \| .+\. \|$/);
+});
+
+test('origins are taken as browsers send them, and nothing wider', () => {
+  const taken = (given: string) => loadConfig({ STINT_CORS_ORIGINS: given }).corsOrigins;
+  assert.deepEqual(taken('https://console.example.com'), ['https://console.example.com']);
+  assert.deepEqual(taken('https://a.example, http://localhost:3000,http://[::1]:8080'), [
+    'https://a.example',
+    'http://localhost:3000',
+    'http://[::1]:8080',
+  ]);
+  const wrong = [
+    '*',
+    'null',
+    'https://*.example.com',
+    'console.example.com',
+    'https://console.example.com/',
+    'https://console.example.com/path',
+    'https://Console.example.com',
+    'https://console.example.com:443',
+    'http://console.example.com:80',
+    'https://me@console.example.com',
+    'https://console.example.com?q',
+    'https://b\u00fccher.example',
+    'ftp://console.example.com',
+    'file://',
+    '',
+  ];
+  for (const item of wrong) {
+    const message = messageFor({ STINT_CORS_ORIGINS: `https://a.example,${item}` });
+    assert.ok(message.startsWith(`STINT_CORS_ORIGINS holds ${JSON.stringify(item)}: give exact origins,`), message);
+  }
+  assert.match(messageFor({ STINT_CORS_ORIGINS: '' }), /^STINT_CORS_ORIGINS is empty: give exact origins/);
+});
+
+test('trusted proxies are addresses and ranges', () => {
+  const taken = (given: string) => loadConfig({ STINT_TRUSTED_PROXIES: given }).trustedProxies;
+  assert.deepEqual(taken('10.0.0.0/8, 192.0.2.7,2001:db8::/32,::1'), [
+    '10.0.0.0/8',
+    '192.0.2.7',
+    '2001:db8::/32',
+    '::1',
+  ]);
+  assert.deepEqual(taken('0.0.0.0/0,::/0'), ['0.0.0.0/0', '::/0']);
+  const wrong = ['10.0.0.0/33', '::/129', '10.0.0/8', '10.0.0.0/', '10.0.0.0/-1', '10.0.0.0/8/8', 'proxy.internal'];
+  for (const item of [...wrong, 'fe80::1%eth0', '::ffff:10.0.0.1', '::ffff:a00:1', '[::1]', '10.0.0.1:80', '*', '']) {
+    const message = messageFor({ STINT_TRUSTED_PROXIES: `::1,${item}` });
+    assert.ok(message.startsWith(`STINT_TRUSTED_PROXIES holds ${JSON.stringify(item)}: give IP addresses`), message);
+  }
 });

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { configurationTable } from '../src/config.js';
+import { configurationTable, relayConfigurationTable } from '../src/config.js';
 
 const FILE = new URL('../../docs/configuration.md', import.meta.url);
 
@@ -12,7 +12,12 @@ Environment variables, read once at start. One that begins with \`STINT_\` and i
 accepted, stops the start with a sentence for each fault. This page is generated from \`src/config.ts\`:
 \`npm run build && node dist/test/configuration.js --write\`.
 
-${configurationTable()}`;
+${configurationTable()}
+## The relay
+
+\`stint relay\` reads these and \`STINT_LOG_LEVEL\`, and none of the above; the service reads none of these. See [relay.md](relay.md).
+
+${relayConfigurationTable()}`;
 }
 
 /** The text that it has. */

@@ -8,11 +8,14 @@ import { committedConfiguration, configurationText } from './configuration.js';
 
 const ROOT = new URL('../../', import.meta.url);
 const PAGES = [
+  'SECURITY.md',
   'README.md',
   'CONTRIBUTING.md',
   'CHANGELOG.md',
   'examples/README.md',
-  ...readdirSync(new URL('docs/', ROOT)).map((name) => `docs/${name}`),
+  ...readdirSync(new URL('docs/', ROOT))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name}`),
 ];
 
 function read(page: string): string {

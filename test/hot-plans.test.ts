@@ -10,6 +10,8 @@ import { createTasks } from '../src/tasks/all.js';
 import { createBackground, openEngine } from './model/real.js';
 import { UNKNOWN_ID } from './contract/jobs.js';
 import { createDatabase, otherPostgres, query, type TestDatabase } from './helpers/postgres.js';
+import { noCallers } from './helpers/callers.js';
+import { callerOf } from './helpers/context.js';
 import { startTestService, type TestService, until } from './helpers/service.js';
 import { genericPlan, type PlanNode, recordStatements, type SeenStatement } from './helpers/statements.js';
 
@@ -61,6 +63,7 @@ const READS_WHOLE: Readonly<Record<string, readonly string[]>> = {
   // A filter of the caller's own over one queue's dead letters, by index dead_queue.
   'ordinary dead-redrive-match': ['dead'],
   'ordinary dead-redrive': ['dead'],
+  'ordinary dead-delete-match': ['dead'],
   'ordinary dead-delete': ['dead'],
 };
 
@@ -274,7 +277,14 @@ async function useEverything(service: TestService): Promise<void> {
   await call('DELETE', 'queues/gone?force=true');
   await call('PUT', 'queues/empty', {});
   await call('DELETE', 'queues/empty');
+  await call('PUT', 'schedules/s', { cron: '* * * * *', queue: 'q', overlap: 'skip' });
+  await call('POST', 'schedules/s/run');
+  await service.sql(`update stint.tenant set limits = '{"storedJobs": 1000000}'`);
+  await service.sql(
+    `update stint.schedule set next_fire_at = date_trunc('minute', now()), look_at = date_trunc('minute', now()), overlap = 'allow'`,
+  );
   await call('GET', 'queues');
+  await call('GET', 'tenant');
 }
 
 /** Each background task until it has no more to do, and the statements that only a lost connection brings about. */
@@ -282,7 +292,12 @@ async function runTasks(service: TestService): Promise<void> {
   const { engine, close } = openEngine(service);
   const tasks = tasksOf(service);
   try {
-    const waiting = engine.endings.wait(UNKNOWN_ID, 60_000, new Departure());
+    const waiting = engine.endings.wait({
+      jobId: UNKNOWN_ID,
+      milliseconds: 60_000,
+      departure: new Departure(),
+      park: () => () => undefined,
+    });
     for (const task of tasks.list) while ((await task.run(engine)).again);
     engine.endings.close();
     await waiting;
@@ -295,7 +310,26 @@ async function runTasks(service: TestService): Promise<void> {
 }
 
 function tasksOf(service: TestService): ReturnType<typeof createTasks> {
-  return createTasks({ url: service.database.url, metrics: createMetrics(), log: createLog('error') });
+  const { url } = service.database;
+  const callers = noCallers(url);
+  // Of a tenant whose stored jobs are counted.
+  callers.allowances.jobs(
+    callerOf({
+      id: UNKNOWN_ID,
+      name: 'limited',
+      autoCreateQueues: true,
+      limits: { storedJobs: 10, jobsPerSecond: 10 },
+    }),
+    1,
+  );
+  return createTasks({
+    url,
+    callers,
+    auditRetentionDays: 400,
+    background: true,
+    metrics: createMetrics(),
+    log: createLog('error'),
+  });
 }
 
 /** Fills every hot table without telling the planner: these were analysed while empty. */

@@ -3,6 +3,7 @@ import type { FromGenerator, Load, ToGenerator } from './messages.js';
 import { bareLoad } from './loads/bare.js';
 import { ackLoad, enqueueLoad, leaseLoad } from './loads/calls.js';
 import { cycleLoad } from './loads/cycle.js';
+import { floodLoad } from './loads/flood.js';
 import { parkLoad, readLoad } from './loads/park.js';
 import { pickUpLoad } from './loads/pick-up.js';
 import type { Scene } from './loads/scene.js';
@@ -77,6 +78,8 @@ function run(load: Load, scene: Scene): Promise<void> {
       return pickUpLoad(load, scene);
     case 'park':
       return parkLoad(load, scene);
+    case 'flood':
+      return floodLoad(load, scene);
     case 'read':
       return readLoad(load, scene);
     case 'stream':

@@ -79,6 +79,20 @@ export interface ParkLoad {
   readonly waitSeconds: number;
 }
 
+/** Long polls and large enqueues of a tenant at its limits: what is refused is expected, and tried again. */
+export interface FloodLoad {
+  readonly kind: 'flood';
+  readonly target: Target;
+  /** Long polls on a queue in which nothing comes. */
+  readonly polls: number;
+  readonly waitSeconds: number;
+  /** Connections that enqueue. */
+  readonly producers: number;
+  /** Enqueues a second that they offer in all, whatever becomes of them. */
+  readonly rate: number;
+  readonly payloadBytes: number;
+}
+
 /** Reads, one after the other, a pause between two; a list that goes on is followed from page to page. */
 export interface ReadLoad {
   readonly kind: 'read';
@@ -122,6 +136,7 @@ export type Load =
   | SingleCycleLoad
   | PickUpLoad
   | ParkLoad
+  | FloodLoad
   | ReadLoad
   | StreamLoad
   | UnaryLoad

@@ -82,11 +82,16 @@ async function addressesOf(child: ChildProcess): Promise<{ readonly base: string
   throw new Error(`the service did not start: ${output}`);
 }
 
-async function createTenant(base: string, adminKey: string): Promise<{ key: string; tenantId: string }> {
+/** A tenant and a key of it, which may do everything within its limits. */
+export async function createTenant(
+  base: string,
+  adminKey: string,
+  limits: Readonly<Record<string, number>> = {},
+): Promise<{ key: string; tenantId: string }> {
   const admin = new Caller(base, adminKey);
   try {
     const name = `bench-${randomBytes(6).toString('hex')}`;
-    const tenant = await ask<{ id: string }>(admin, 'POST', '/v1/admin/tenants', { name });
+    const tenant = await ask<{ id: string }>(admin, 'POST', '/v1/admin/tenants', { name, limits });
     const keys = `/v1/admin/tenants/${tenant.id}/keys`;
     const key = await ask<{ secret: string }>(admin, 'POST', keys, { name: 'bench', scopes: SCOPES });
     return { key: key.secret, tenantId: tenant.id };

@@ -4,18 +4,15 @@ import type { Departure } from './departure.js';
 import type { Eventual } from './eventual.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
-import type { Caller, Context, HttpForm, Operation } from './operation.js';
-import type { CredentialMemory } from './presented.js';
+import type { Admission } from './admission.js';
+import type { Admit, Approach, Refused } from './admit.js';
+import { compileNamedQueues, type NamedQueues, refuseOthers } from './named-queues.js';
+import type { Act, Caller, Context, HttpForm, Operation } from './operation.js';
 import { compileValidator, type Validator } from './validate.js';
 
 /** One call as an adapter hands it to the door. */
-export interface Call {
-  /** The `Authorization` header or metadata as it came. */
-  readonly authorization: string | undefined;
-  /** Of the connection it came over. */
-  readonly memory: CredentialMemory;
+export interface Call extends Approach {
   readonly transport: 'http' | 'grpc';
-  readonly requestId: string;
   readonly departure: Departure;
   /** The route's own form, where it has one. */
   readonly form?: HttpForm | undefined;
@@ -25,27 +22,42 @@ export interface Call {
 
 export interface DoorParts<Engine> {
   readonly engine: Engine;
-  /** Throws UNAUTHENTICATED for a credential that is missing, unknown, expired or revoked. */
-  readonly authenticate: (authorization: string | undefined, memory: CredentialMemory) => Eventual<Caller>;
+  readonly admit: Admit;
+  readonly admission: Admission;
+  readonly refused: Refused;
   readonly metrics: Metrics;
   readonly log: Log;
 }
 
+interface Compiled {
+  readonly validate: Validator;
+  readonly queues: NamedQueues;
+}
+
 /**
- * The one door: authenticate, authorise, read, validate, run, measure, log. Everything a caller may do passes here,
+ * The one door: admit, read, validate, run, measure, log. Everything a caller may do passes here,
  * whatever the transport.
  */
 export function createInvoke<Engine>(parts: DoorParts<Engine>) {
-  const validators = new WeakMap<TSchema, Validator>();
-  const validatorOf = (schema: TSchema): Validator => {
-    let validator = validators.get(schema);
-    if (validator === undefined) validators.set(schema, (validator = compileValidator(schema)));
-    return validator;
+  const compiled = new WeakMap<TSchema, Compiled>();
+  const compiledOf = (schema: TSchema): Compiled => {
+    let found = compiled.get(schema);
+    if (found === undefined) {
+      found = { validate: compileValidator(schema), queues: compileNamedQueues(schema) };
+      compiled.set(schema, found);
+    }
+    return found;
   };
 
   function run(operation: Operation<Engine>, context: CallContext<Engine>, input: unknown): Promise<unknown> {
     const { form } = context.call;
-    validatorOf(form?.input ?? operation.input)(input);
+    const { validate, queues } = compiledOf(form?.input ?? operation.input);
+    validate(input);
+    if (context.caller.queues !== undefined)
+      queues(
+        input,
+        refuseOthers((queue) => context.mayUse(queue)),
+      );
     if (form === undefined) return operation.run(context, input as never);
     return operation
       .run(context, form.toInput(input as never) as never)
@@ -61,21 +73,29 @@ export function createInvoke<Engine>(parts: DoorParts<Engine>) {
       parts.log.debug({ operation: operation.name, requestId: call.requestId, code, seconds }, 'operation');
   }
 
+  function logActs({ caller, call }: CallContext<Engine>, acts: readonly Act[]): void {
+    const { kind, id, name, tenant } = caller;
+    const by = { requestId: call.requestId, address: call.address, tenant: tenant?.name, actor: { kind, id, name } };
+    for (const act of acts) parts.log.info({ ...act, ...by }, 'audit');
+  }
+
   return async function invoke(operation: Operation<Engine>, call: Call): Promise<unknown> {
     const started = performance.now();
     let code = 'OK';
     let context: CallContext<Engine> | undefined;
     try {
-      const known = parts.authenticate(call.authorization, call.memory);
+      const known = parts.admit(operation, call);
       const caller = known instanceof Promise ? await known : known;
-      authorise(operation, caller);
-      context = new CallContext(parts.engine, caller, call);
+      context = new CallContext(parts, caller, call);
       const read = call.read();
-      return await run(operation, context, read instanceof Promise ? await read : read);
+      const output = await run(operation, context, read instanceof Promise ? await read : read);
+      if (context.acts !== undefined) logActs(context, context.acts);
+      return output;
     } catch (error) {
       const known =
         error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
       code = known.code;
+      if (code === 'PERMISSION_DENIED' && context !== undefined) parts.refused(operation, context.caller, call);
       if (known.code === 'INTERNAL') {
         parts.log.error(
           { operation: operation.name, requestId: call.requestId, err: known.cause ?? known },
@@ -101,14 +121,19 @@ interface Outcome {
 class CallContext<Engine> implements Context<Engine> {
   readonly tenant: Context<Engine>['tenant'];
   idle = 0;
+  acts: Act[] | undefined;
 
   constructor(
-    readonly engine: Engine,
+    private readonly parts: Pick<DoorParts<Engine>, 'engine' | 'admission'>,
     readonly caller: Caller,
     readonly call: Call,
   ) {
     // Rows for the administrator are typed without a tenant (defineAdminOperation), so they cannot look at it.
     this.tenant = caller.tenant as Context<Engine>['tenant'];
+  }
+
+  get engine(): Engine {
+    return this.parts.engine;
   }
 
   get departure(): Departure {
@@ -119,22 +144,31 @@ class CallContext<Engine> implements Context<Engine> {
     return this.call.requestId;
   }
 
+  get address(): string {
+    return this.call.address;
+  }
+
+  mayUse(queue: string): boolean {
+    return this.caller.queues === undefined || this.caller.queues.allows(queue);
+  }
+
+  spendJobs(count: number): () => void {
+    return this.parts.admission.jobs(this.caller, count);
+  }
+
+  park(end: (error: ServiceError) => void): () => void {
+    // A stream is counted as such, and told of the end of its credential itself.
+    if (this.call.withinStream === true) return NOTHING;
+    return this.parts.admission.begin(this.caller, 'parkedLeases', end);
+  }
+
+  acted(act: Act): void {
+    (this.acts ??= []).push(act);
+  }
+
   idled(seconds: number): void {
     this.idle += seconds;
   }
 }
 
-function authorise<Engine>(operation: Operation<Engine>, caller: Caller): void {
-  if (!operation.scopes.some((scope) => holds(caller, scope))) {
-    throw new ServiceError('PERMISSION_DENIED', `this key lacks the scope ${operation.scopes.join(' or ')}`);
-  }
-  const forAdmin = operation.scopes.includes('admin');
-  if (!forAdmin && caller.tenant === undefined) {
-    throw new ServiceError('PERMISSION_DENIED', 'an admin key belongs to no tenant: use a key of the tenant');
-  }
-}
-
-function holds(caller: Caller, scope: Operation['scopes'][number]): boolean {
-  if (scope === 'admin' && caller.tenant !== undefined) return false;
-  return caller.scopes.has(scope) || (scope === 'read' && caller.scopes.has('manage'));
-}
+const NOTHING = (): void => undefined;

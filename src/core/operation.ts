@@ -1,5 +1,8 @@
 import type { Static, TSchema } from 'typebox';
+import type { ServiceError } from '../errors.js';
 import type { Departure } from './departure.js';
+import type { KeyLimits, TenantLimits } from './limits.js';
+import type { QueuePatterns } from './queue-patterns.js';
 
 export type Scope = 'enqueue' | 'work' | 'read' | 'manage' | 'tick' | 'admin';
 
@@ -8,14 +11,36 @@ export interface Tenant {
   readonly id: string;
   readonly name: string;
   readonly autoCreateQueues: boolean;
+  readonly limits: TenantLimits;
 }
 
-/** Who calls: an API key, with the tenant it belongs to; without one it is an admin key. */
+/** Who calls, with the tenant it belongs to; without one it is an administrator. */
 export interface Caller {
-  readonly keyId: string;
-  readonly keyName: string;
+  /** The root key of the configuration, an API key, or a token of an issuer. */
+  readonly kind: 'root' | 'key' | 'token';
+  /** Of the key; of a token, its issuer and subject. */
+  readonly id: string;
+  readonly name: string;
+  /** Of an API key's secret: it may be one that is being rotated out. */
+  readonly secretHash: Buffer | undefined;
   readonly scopes: ReadonlySet<Scope>;
+  /** Which queues it may name and see; all of the tenant's without. */
+  readonly queues: QueuePatterns | undefined;
+  readonly limits: KeyLimits;
+  /** When the credential ends: milliseconds since 1970 by the database's clock for a key, by this process's for a token. */
+  readonly expiresAt: number | undefined;
   readonly tenant: Tenant | undefined;
+}
+
+/** An administrative act, for the audit log. */
+export interface Act {
+  /** Name of the operation. */
+  readonly action: string;
+  /** What it was done to, for instance `queue mail`. */
+  readonly target: string;
+  /** JSON text in the form of REST, without secrets. */
+  readonly before?: string | undefined;
+  readonly after?: string | undefined;
 }
 
 /** What an operation is given beside its input. */
@@ -25,6 +50,22 @@ export interface Context<Engine> {
   readonly tenant: Tenant;
   readonly departure: Departure;
   readonly requestId: string;
+  /** Where the call came from. */
+  readonly address: string;
+  /** Whether the caller may use the queue of that name: not every key may use all of its tenant's. */
+  mayUse(queue: string): boolean;
+  /**
+   * Takes jobs that an enqueue is about to store out of the caller's allowance; answers what gives them back when they are refused after all.
+   * Throws RATE_LIMITED and QUOTA_EXCEEDED.
+   */
+  spendJobs(count: number): () => void;
+  /**
+   * The call is going to wait: from now on `end` is told when the credential ends. Answers what to call when the waiting is over.
+   * Throws QUOTA_EXCEEDED when too many calls of the tenant wait.
+   */
+  park(end: (error: ServiceError) => void): () => void;
+  /** To be told of an act that is committed in the audit log. */
+  acted(act: Act): void;
   /** To be told of seconds in which the call had nothing to do but wait: they do not count as its latency. */
   idled(seconds: number): void;
 }
@@ -71,11 +112,13 @@ export interface HttpForm {
 export interface Operation<Engine = never> {
   /** PascalCase: the rpc's name, the operationId, the metric label and the log field. */
   readonly name: string;
-  readonly group: 'Jobs' | 'Queues' | 'Schedules' | 'Admin';
+  readonly group: 'Jobs' | 'Queues' | 'Schedules' | 'Events' | 'Account' | 'Admin';
   readonly summary: string;
   readonly description?: string;
   /** Any one of these is enough. */
   readonly scopes: readonly Scope[];
+  /** It stores jobs: a caller who may store none is refused before the body is read. */
+  readonly storesJobs?: true;
   readonly http: readonly HttpBinding[];
   readonly input: TSchema;
   readonly output: TSchema;

@@ -13,7 +13,10 @@ export const PROTO_DIRECTORY = fileURLToPath(new URL('../../../proto', import.me
 export const PROTO_FILES: readonly string[] = [
   'stint/v1/jobs.proto',
   'stint/v1/queues.proto',
+  'stint/v1/schedules.proto',
+  'stint/v1/events.proto',
   'stint/v1/admin.proto',
+  'stint/v1/account.proto',
   'google/rpc/status.proto',
   'google/rpc/error_details.proto',
 ];

@@ -9,9 +9,11 @@ import {
 import { ReflectionService } from '@grpc/reflection';
 import { HealthImplementation } from 'grpc-health-check';
 import type { Call } from '../core/invoke.js';
+import type { OpenStream } from '../core/open-stream.js';
 import type { Operation } from '../core/operation.js';
 import type { Log } from '../observability/log.js';
 import { serverCredentials, type TlsFiles } from './certificates.js';
+import type { GrpcCallParts } from './call.js';
 import type { CodecContext } from './codec.js';
 import { Exchanges } from './exchange.js';
 import { tolerant } from './malformed.js';
@@ -25,6 +27,8 @@ import { workHandler } from './work.js';
 export interface GrpcServerOptions<Engine> {
   readonly operations: readonly Operation<Engine>[];
   readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
+  readonly open: OpenStream;
+  readonly addressOf: GrpcCallParts['addressOf'];
   readonly log: Log;
   /** Plaintext without. */
   readonly tls?: TlsFiles | undefined;
@@ -42,6 +46,8 @@ export interface GrpcDrainOptions {
 export interface GrpcServer {
   /** Starts to listen; port 0 takes a free one. Rejects with what stands in the way. */
   listen(address: { readonly host: string; readonly port: number }): Promise<{ readonly port: number }>;
+  /** How many worker streams are open. */
+  streams(): number;
   /** Shuts down without losing an answer: not serving first, then no new calls, then those under way. To be called once. */
   drain(options: GrpcDrainOptions): Promise<void>;
 }
@@ -49,11 +55,11 @@ export interface GrpcServer {
 /** Longer than a lease may wait. */
 const GRACE_MS = 75_000;
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
-const SERVICES = ['Jobs', 'Queues', 'Admin'] as const;
+const SERVICES = ['Jobs', 'Queues', 'Schedules', 'Events', 'Account', 'Admin'] as const;
 
 /** The gRPC transport: a handler for every operation of the table, health, and reflection. */
 export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): GrpcServer {
-  const { operations, invoke, log, connectionSeconds } = options;
+  const { operations, invoke, open, addressOf, log, connectionSeconds } = options;
   const protos = new Protos();
   const exchanges = new Exchanges(new Pings());
   const server = new Server({
@@ -68,7 +74,7 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
     }),
   });
   const context: CodecContext = { protos, onEnum: () => undefined };
-  const parts = { invoke, exchanges, statusOf: compileStatus(protos), context, log };
+  const parts = { invoke, open, addressOf, exchanges, statusOf: compileStatus(protos), context, log };
   const named = (name: string): Operation<Engine> => operations.find((operation) => operation.name === name)!;
   const work = workHandler({ lease: named('Lease'), settle: named('Settle') }, { ...parts, connectionSeconds });
   for (const name of SERVICES) {
@@ -93,6 +99,7 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
   new ReflectionService(reflectedDefinition()).addToServer(server);
   return {
     listen: async (address) => listen(server, address, await serverCredentials(options.tls, log)),
+    streams: () => work.size(),
     drain: async (how) => {
       setHealth(false);
       work.drain();
@@ -104,8 +111,8 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
 /** The same service, of which a message that cannot be read reaches its handler, which says so. */
 function readable(definition: ServiceDefinition): ServiceDefinition {
   const methods = Object.entries(definition).map(([name, method]) => {
-    const { requestDeserialize, requestSerialize } = method as MethodDefinition<object, object>;
-    return [name, { ...method, requestDeserialize: tolerant(requestDeserialize, requestSerialize) }] as const;
+    const { requestDeserialize } = method as MethodDefinition<object, object>;
+    return [name, { ...method, requestDeserialize: tolerant(requestDeserialize) }] as const;
   });
   return Object.fromEntries(methods);
 }

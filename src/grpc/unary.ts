@@ -3,7 +3,7 @@ import type { Call } from '../core/invoke.js';
 import type { Operation } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
-import { GrpcCall } from './call.js';
+import { GrpcCall, type GrpcCallParts } from './call.js';
 import type { CodecContext } from './codec.js';
 import type { Exchanges } from './exchange.js';
 import { Malformed } from './malformed.js';
@@ -13,6 +13,7 @@ import type { FailedStatus } from './status.js';
 export interface UnaryParts<Engine> {
   readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
   readonly exchanges: Exchanges;
+  readonly addressOf: GrpcCallParts['addressOf'];
   readonly statusOf: (error: ServiceError, requestId: string) => FailedStatus;
   readonly context: CodecContext;
   readonly log: Log;
@@ -40,7 +41,7 @@ export function unaryHandler<Engine>(
       if (call.request instanceof Malformed) throw call.request.error;
       return request.read(call.request, '');
     };
-    const door = new GrpcCall(call.metadata, departure, read);
+    const door = new GrpcCall(call, { departure, read, addressOf: parts.addressOf });
     const headers = new Metadata();
     headers.set('x-request-id', door.requestId);
     const fail = (error: ServiceError): void => callback(parts.statusOf(error, door.requestId));

@@ -21,6 +21,8 @@ export interface Hello {
 
 /** What the stream asks of the door, each with a departure of its own. */
 export interface WorkDoor {
+  /** Lets the worker in, and answers what lets it out again; `end` is told when its credential ends. */
+  open(end: (error: ServiceError) => void): Promise<() => void>;
   /** Leases up to so many jobs, waiting for the first; answers the message's form. */
   lease(hello: Hello, maxJobs: number, departure: Departure): Promise<readonly HeldJob[]>;
   /** Carries out settles; answers the message's form. */
@@ -58,6 +60,8 @@ const MOST_SETTLES = 16;
 export class WorkStream {
   readonly #window = new Window(() => this.#pump());
   #hello: Hello | undefined;
+  /** Set while the worker is let in. */
+  #letOut: (() => void) | undefined;
   /** Of the lease that is waited for or being written. */
   #leasing: Departure | undefined;
   /** Whether the lease under way waits, and may be called back. */
@@ -113,10 +117,7 @@ export class WorkStream {
       if (message.hello === undefined) throw invalidField('hello', 'must be the first message');
       this.#window.credits = creditsOf(message.hello, 'hello.credits');
       this.#hello = message.hello;
-      // A lease of a worker who is gone already: it tells what is wrong with the credential and the hello, and takes no job.
-      const gone = new Departure();
-      gone.tell();
-      void this.#lease(message.hello, 1, gone);
+      void this.#open(message.hello);
     } else if (message.credits !== undefined) {
       this.#window.credits = creditsOf(message.credits, 'credits.credits');
       if (this.#window.free < this.#asked) this.#callBack();
@@ -126,6 +127,21 @@ export class WorkStream {
     } else {
       throw invalidField('message', message.hello === undefined ? 'must be given' : 'may be hello only once');
     }
+  }
+
+  async #open(hello: Hello): Promise<void> {
+    try {
+      const letOut = await this.door.open((error) => this.#fail(error));
+      if (this.#over) return letOut();
+      this.#letOut = letOut;
+    } catch (error) {
+      this.#fail(error);
+      return;
+    }
+    // A lease of a worker who is gone already: it tells what is wrong with the hello, and takes no job.
+    const gone = new Departure();
+    gone.tell();
+    await this.#lease(hello, 1, gone);
   }
 
   async #settle({ id = 0, items = {} }: NonNullable<WorkRequest['settle']>): Promise<void> {
@@ -146,7 +162,7 @@ export class WorkStream {
   }
 
   #pump(): void {
-    if (this.#leasing !== undefined || this.#ending || this.#over || this.#hello === undefined) return;
+    if (this.#leasing !== undefined || this.#ending || this.#letOut === undefined || this.#hello === undefined) return;
     const { free } = this.#window;
     if (free > 0) void this.#lease(this.#hello, free, new Departure());
   }
@@ -212,6 +228,8 @@ export class WorkStream {
 
   #close(): void {
     this.#over = true;
+    this.#letOut?.();
+    this.#letOut = undefined;
     this.#window.close();
     this.onOver();
   }

@@ -1,5 +1,6 @@
 import type { handleBidiStreamingCall } from '@grpc/grpc-js';
 import { Departure } from '../core/departure.js';
+import type { OpenStream } from '../core/open-stream.js';
 import type { Operation } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
 import { GrpcCall } from './call.js';
@@ -27,12 +28,15 @@ export interface WorkOperations<Engine> {
 }
 
 export interface WorkParts<Engine> extends UnaryParts<Engine> {
+  readonly open: OpenStream;
   /** A stream is asked to go a little before its connection is as old as this; 0: never. */
   readonly connectionSeconds: number;
 }
 
 export interface WorkHandler {
   readonly handle: handleBidiStreamingCall<WorkRequest | Malformed, object>;
+  /** How many streams are open. */
+  size(): number;
   /** Tells every stream that the service is about to stop. */
   drain(): void;
 }
@@ -64,11 +68,15 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
   };
   const streams = new Set<WorkStream>();
 
-  const doorFor = ({ metadata }: WorkCall): WorkDoor => {
-    const { requestId } = new GrpcCall(metadata, new Departure(), () => undefined);
+  const doorFor = (call: WorkCall): WorkDoor => {
+    const { addressOf } = parts;
+    const doorCall = (departure: Departure, read: () => unknown, withinStream: boolean): GrpcCall =>
+      new GrpcCall(call, { departure, read, addressOf, withinStream });
+    const opening = doorCall(new Departure(), () => undefined, false);
     const run = (operation: Operation<Engine>, departure: Departure, read: () => unknown): Promise<unknown> =>
-      parts.invoke(operation, new GrpcCall(metadata, departure, read));
+      parts.invoke(operation, doorCall(departure, read, true));
     return {
+      open: (end) => parts.open(operations.lease, opening, end),
       lease: async (hello, maxJobs, departure) => {
         const read = (): object => ({ ...leaseInput(codecs.leaseIn, hello), maxJobs, wait: WAIT_MS });
         const output = (await run(operations.lease, departure, read)) as LeaseOutput;
@@ -82,7 +90,7 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
       statusOf: (error) => {
         const known =
           error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
-        return parts.statusOf(known, requestId);
+        return parts.statusOf(known, opening.requestId);
       },
     };
   };
@@ -97,6 +105,7 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
       streams.add(stream);
       parts.exchanges.of(call.metadata).departure.listen(() => stream.broken());
     },
+    size: () => streams.size,
     drain: () => {
       for (const stream of [...streams]) stream.drain();
     },

@@ -30,7 +30,7 @@ export function createDatabase({ url, connections, hotConnections, metrics, log 
   return {
     ordinary: open('ordinary', connections, INDEX_SETTINGS),
     tasks: open('tasks', 4, INDEX_SETTINGS),
-    enqueue: open('enqueue', hotConnections ?? 2, HOT_SETTINGS),
+    enqueue: open('enqueue', hotConnections ?? 3, HOT_SETTINGS),
     claim: open('claim', hotConnections ?? 2, HOT_SETTINGS),
     settle: open('settle', hotConnections ?? 3, HOT_SETTINGS),
     heartbeat: open('heartbeat', hotConnections ?? 1, { ...HOT_SETTINGS, synchronous_commit: 'off' }),

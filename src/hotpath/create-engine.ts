@@ -1,12 +1,14 @@
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import { Batches } from './batches.js';
+import type { Chores } from './chores.js';
 import type { DatabaseClock } from './clock.js';
 import type { Database } from './database.js';
 import { Endings } from './endings.js';
 import type { Engine } from './engine.js';
 import { Floors } from './floors.js';
 import { Lanes } from './lanes.js';
+import type { Poster } from './outgoing.js';
 import { QueueDirectory } from './queue-directory.js';
 import { Waiters } from './waiters.js';
 import { Wakeups } from './wakeups.js';
@@ -15,7 +17,12 @@ export interface EngineParts {
   readonly url: string;
   readonly database: Database;
   readonly clock: DatabaseClock;
-  readonly credentials: Engine['credentials'];
+  readonly chores: Chores;
+  readonly poster: Poster;
+  /** Whether nothing but its own calls tells the instance of work (STINT_BACKGROUND=off). */
+  readonly isDeaf?: boolean;
+  /** Keys or tenants have changed, here or on another instance. */
+  readonly onCredentials: () => void;
   readonly maxWaiting: number;
   /** How many statements of a kind run at once, when each serves one call alone: for a benchmark's comparison. */
   readonly oneByOne?: number | undefined;
@@ -26,7 +33,7 @@ export interface EngineParts {
 
 /** Puts the hot path together. */
 export function createEngine(parts: EngineParts): Engine {
-  const { database, clock, credentials, metrics, log, maxWaiting, oneByOne } = parts;
+  const { database, clock, metrics, log, maxWaiting, oneByOne } = parts;
   const queues = new QueueDirectory(database.ordinary);
   const lanes = new Lanes();
   const waiters = new Waiters({
@@ -35,6 +42,7 @@ export function createEngine(parts: EngineParts): Engine {
     queues,
     lanes,
     maxParked: maxWaiting,
+    alwaysLooks: parts.isDeaf ?? false,
     claims: oneByOne === undefined ? undefined : { atOnce: oneByOne, leases: 1 },
     metrics,
     log,
@@ -55,6 +63,7 @@ export function createEngine(parts: EngineParts): Engine {
       // What fails here the poll does again within a second.
       lookUpUnknown().catch((error: unknown) => log.debug({ err: error }, 'looking changed queues up failed'));
     },
+    onCredentials: parts.onCredentials,
     onScheduled: parts.onScheduled,
   });
   return {
@@ -66,7 +75,9 @@ export function createEngine(parts: EngineParts): Engine {
     batches: new Batches({ database, maxWaiting, oneByOne, metrics, log }),
     endings: new Endings(),
     clock,
-    credentials,
+    chores: parts.chores,
+    poster: parts.poster,
+    credentials: { changed: () => wakeups.credentialsChanged() },
   };
 }
 

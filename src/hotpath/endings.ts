@@ -1,4 +1,13 @@
 import type { Departure } from '../core/departure.js';
+import type { ServiceError } from '../errors.js';
+
+export interface EndingWait {
+  readonly jobId: string;
+  readonly milliseconds: number;
+  readonly departure: Departure;
+  /** Called when it begins to wait: it may be ended from then on, until what this answers is called. May throw a ServiceError. */
+  readonly park: (end: (error: ServiceError) => void) => () => void;
+}
 
 /**
  * Callers that wait for a job to end. They hold no connection: settles of this instance tell them at once, and a task asks
@@ -8,18 +17,29 @@ export class Endings {
   private readonly waiting = new Map<string, Set<() => void>>();
   private closed = false;
 
-  /** Resolves when the job may have ended, when the caller is gone, after `milliseconds`, or when the service stops. */
-  wait(jobId: string, milliseconds: number, departure: Departure): Promise<void> {
+  /**
+   * Resolves when the job may have ended, when the caller is gone, after `milliseconds`, or when the service stops. Rejects when the
+   * caller may not wait, or no longer.
+   */
+  wait({ jobId, milliseconds, departure, park }: EndingWait): Promise<void> {
     if (this.closed || departure.happened) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = (): void => {
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
         clearTimeout(timer);
         departure.unlisten(done);
+        unpark();
         const others = this.waiting.get(jobId);
         others?.delete(done);
         if (others?.size === 0) this.waiting.delete(jobId);
+      };
+      const done = (): void => {
+        leave();
         resolve();
       };
+      const unpark = park((error) => {
+        leave();
+        reject(error);
+      });
       const timer = setTimeout(done, milliseconds);
       departure.listen(done);
       let all = this.waiting.get(jobId);

@@ -1,8 +1,10 @@
 import type { Batches } from './batches.js';
+import type { Chores } from './chores.js';
 import type { DatabaseClock } from './clock.js';
 import type { Database } from './database.js';
 import type { Endings } from './endings.js';
 import type { Floors } from './floors.js';
+import type { Poster } from './outgoing.js';
 import type { QueueDirectory } from './queue-directory.js';
 import type { Waiters } from './waiters.js';
 import type { Wakeups } from './wakeups.js';
@@ -17,6 +19,8 @@ export interface Engine {
   readonly floors: Floors;
   readonly endings: Endings;
   readonly clock: DatabaseClock;
-  /** What is remembered of API keys. */
-  readonly credentials: { forget(keyId: string): void };
+  readonly chores: Chores;
+  readonly poster: Poster;
+  /** To be told when keys or tenants have changed: all instances look at them anew. */
+  readonly credentials: { changed(): void };
 }

@@ -1,6 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import type { Tenant } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
 import type { Connections, Statement } from '../db/pool.js';
+import { type QueueQuota, refuseBeyond } from './queue-quota.js';
 
 /** What the service needs to know of a queue before a statement runs. What a statement decides, it reads itself. */
 export interface KnownQueue {
@@ -56,12 +58,19 @@ export class QueueDirectory {
     return queue;
   }
 
-  /** The same; makes the queue when there is none. Throws UNAVAILABLE while a queue of that name is being deleted. */
-  async findOrCreate(tenantId: string, name: string): Promise<KnownQueue> {
+  /**
+   * The same; makes the queue when there is none. Throws QUOTA_EXCEEDED when the tenant may not have all of `together`, which are to be
+   * made after it and it itself; UNAVAILABLE while a queue of that name is being deleted.
+   */
+  async findOrCreate(
+    { id: tenantId, limits }: Pick<Tenant, 'id' | 'limits'>,
+    name: string,
+    together: readonly string[] = [name],
+  ): Promise<KnownQueue> {
     for (let tries = 1; ; tries += 1) {
       const found = await this.find(tenantId, name);
       if (found !== undefined) return found;
-      const made = await this.connections.query(CREATE, [tenantId, name]);
+      const made = await this.create({ tenantId, most: limits.queues }, name, together);
       if (made.length === 0 && tries > LOOKS) {
         throw new ServiceError('UNAVAILABLE', 'the queue is being deleted', { retryAfter: 1 });
       }
@@ -108,6 +117,14 @@ export class QueueDirectory {
     }
   }
 
+  private create({ tenantId, most }: QueueQuota, name: string, together: readonly string[]): Promise<unknown[]> {
+    if (most === undefined) return this.connections.query(CREATE, [tenantId, name]);
+    return this.connections.transaction(async (connection) => {
+      await refuseBeyond(connection, { tenantId, most }, together);
+      return connection.query(CREATE, [tenantId, name]);
+    });
+  }
+
   private remember(queue: KnownQueue): void {
     if (this.byNumber.size >= MOST) {
       this.byNumber.clear();
@@ -149,7 +166,8 @@ from queue where id = $1::int`,
 
 const CREATE: Statement = {
   name: 'queue-create',
-  text: `insert into queue (tenant_id, name) values ($1::uuid, $2)
+  text: `insert into queue (tenant_id, name)
+select id, $2 from tenant where id = $1::uuid and closed_at is null
 on conflict do nothing
 returning id`,
 };

@@ -12,6 +12,8 @@ export interface LeaseRequest {
   readonly visibilityTimeout: number | undefined;
   readonly worker: string | undefined;
   readonly departure: Departure;
+  /** Called when the lease begins to wait: it may be ended from then on, until what this answers is called. May throw a ServiceError. */
+  readonly park: (end: (error: ServiceError) => void) => () => void;
   /** Told, before the answer, for how many seconds the lease had nothing to do but wait. */
   readonly idled: (seconds: number) => void;
 }
@@ -29,10 +31,32 @@ export interface Waiter {
   until: number;
   /** Set while it has nothing to do but wait. */
   timer: NodeJS.Timeout | undefined;
+  /** Why it may wait no longer, while a claim is under way for it. */
+  ended: ServiceError | undefined;
+  /** Set since it began to wait for the first time: to be called when it ends. */
+  unpark: (() => void) | undefined;
   /** Since when it has had nothing to do but wait, and for how long before that; milliseconds. */
   idleSince: number | undefined;
   idle: number;
   readonly answer: (jobs: unknown[] | ServiceError) => void;
+}
+
+/** A lease that is still to be entered for its queues. */
+export function createWaiter(request: LeaseRequest, answer: Waiter['answer']): Waiter {
+  return {
+    request,
+    queues: new Map(),
+    unknown: new Map(),
+    mustLook: true,
+    busy: false,
+    until: performance.now() + request.wait,
+    timer: undefined,
+    ended: undefined,
+    unpark: undefined,
+    idleSince: undefined,
+    idle: 0,
+    answer,
+  };
 }
 
 /** It has something to do again. */

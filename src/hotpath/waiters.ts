@@ -10,7 +10,7 @@ import { LostClaims } from './lost-claims.js';
 import type { KnownQueue, QueueDirectory } from './queue-directory.js';
 import { planRound } from './plan-round.js';
 import type { Round } from './round.js';
-import { type LeaseRequest, place, stopIdling, type Waiter } from './waiter.js';
+import { createWaiter, type LeaseRequest, place, stopIdling, type Waiter } from './waiter.js';
 
 export interface WaitersParts {
   readonly connections: Connections;
@@ -19,6 +19,8 @@ export interface WaitersParts {
   readonly queues: QueueDirectory;
   readonly lanes: Lanes;
   readonly maxParked: number;
+  /** Whether every lease looks at the database before it parks: nobody would tell it of work that came by other instances. */
+  readonly alwaysLooks?: boolean;
   /** How many claims run at once, and how many leases one serves. One for all who wait, unless a benchmark wants it otherwise. */
   readonly claims?: { readonly atOnce: number; readonly leases: number } | undefined;
   readonly metrics: Metrics;
@@ -67,29 +69,21 @@ export class Waiters {
     return new Promise((resolve, reject) => {
       const onGone = (): void => this.expire(waiter);
       request.departure.listen(onGone);
-      const waiter: Waiter = {
-        request,
-        queues: new Map(),
-        unknown: new Map(),
-        mustLook: true,
-        busy: false,
-        until: performance.now() + request.wait,
-        timer: undefined,
-        idleSince: undefined,
-        idle: 0,
-        answer: (result) => {
-          stopIdling(waiter);
-          request.idled(waiter.idle / 1_000);
-          clearTimeout(waiter.timer);
-          request.departure.unlisten(onGone);
-          this.parked.delete(waiter);
-          if (result instanceof ServiceError) reject(result);
-          else resolve(result as Job[]);
-        },
-      };
+      const waiter = createWaiter(request, (result) => {
+        stopIdling(waiter);
+        request.idled(waiter.idle / 1_000);
+        clearTimeout(waiter.timer);
+        waiter.unpark?.();
+        request.departure.unlisten(onGone);
+        this.parked.delete(waiter);
+        if (result instanceof ServiceError) reject(result);
+        else resolve(result as Job[]);
+      });
       request.queues.forEach(({ name, weight }, index) => place(waiter, { name, weight, queue: found[index] }));
       waiter.mustLook =
-        request.wait === 0 || [...waiter.queues.keys()].some((id) => !this.expectations.flags.knownEmpty(id));
+        request.wait === 0 ||
+        this.parts.alwaysLooks === true ||
+        [...waiter.queues.keys()].some((id) => !this.expectations.flags.knownEmpty(id));
       if (this.closed || (request.wait === 0 && waiter.queues.size === 0)) {
         waiter.answer([]);
         return;
@@ -200,7 +194,20 @@ export class Waiters {
   /** From now on the lease has nothing to do but wait. */
   private rest(waiter: Waiter): void {
     waiter.idleSince = performance.now();
+    try {
+      waiter.unpark ??= waiter.request.park((error) => this.end(waiter, error));
+    } catch (error) {
+      waiter.answer(error as ServiceError);
+      return;
+    }
     this.arm(waiter);
+  }
+
+  /** The caller may wait no longer. A claim that is under way for it is delivered. */
+  private end(waiter: Waiter, error: ServiceError): void {
+    if (!waiter.busy) return waiter.answer(error);
+    waiter.until = 0;
+    waiter.ended = error;
   }
 
   /** Has the lease end in time. To be called where no round is to come for it; most leases are served by their first and need no timer. */
@@ -265,7 +272,8 @@ export class Waiters {
       waiter.busy = false;
       waiter.mustLook = round.partial.has(index) || unsure.has(index);
       const over = waiter.until <= now || waiter.request.departure.happened || this.closed;
-      if (jobs[index]!.length > 0 || (over && !this.owesLook(waiter))) waiter.answer(jobs[index]!);
+      if (jobs[index]!.length > 0) waiter.answer(jobs[index]!);
+      else if (over && !this.owesLook(waiter)) waiter.answer(waiter.ended ?? []);
       else this.rest(waiter);
     });
   }

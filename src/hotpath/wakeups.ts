@@ -20,6 +20,8 @@ export interface WakeupsParts {
   readonly onReady: (queueIds: readonly number[] | 'all') => void;
   /** These queues have changed. */
   readonly onChanged: (queueIds: readonly number[] | 'all') => void;
+  /** Keys or tenants have changed. */
+  readonly onCredentials: () => void;
   /** A job will be due at that instant, in microseconds. */
   readonly onScheduled: (dueMicros: number) => void;
 }
@@ -34,6 +36,7 @@ export class Wakeups {
   private readonly instance = randomBytes(6).toString('base64url');
   private readonly readyOut = new Set<number>();
   private readonly changedOut = new Set<number>();
+  private credentialsOut = false;
   private client: pg.Client | undefined;
   private timer: NodeJS.Timeout | undefined;
   private checker: NodeJS.Timeout | undefined;
@@ -61,6 +64,13 @@ export class Wakeups {
   changed(queueId: number): void {
     this.parts.onChanged([queueId]);
     this.changedOut.add(queueId);
+    this.plan();
+  }
+
+  /** Keys or tenants were changed, and this is committed. */
+  credentialsChanged(): void {
+    this.parts.onCredentials();
+    this.credentialsOut = true;
     this.plan();
   }
 
@@ -99,20 +109,27 @@ export class Wakeups {
       this.lost(client, error);
     }
     this.sending = false;
-    if (this.readyOut.size > 0 || this.changedOut.size > 0) this.plan();
+    if (this.hasNews) this.plan();
+  }
+
+  private get hasNews(): boolean {
+    return this.readyOut.size > 0 || this.changedOut.size > 0 || this.credentialsOut;
   }
 
   private message(): string | undefined {
-    if (this.readyOut.size === 0 && this.changedOut.size === 0) return undefined;
-    const text = `${this.instance} ${[...this.readyOut].join(',')} ${[...this.changedOut].join(',')}`;
+    if (!this.hasNews) return undefined;
+    const credentials = this.credentialsOut ? 'credentials' : '';
+    const text = `${this.instance} ${[...this.readyOut].join(',')} ${[...this.changedOut].join(',')} ${credentials}`;
     this.readyOut.clear();
     this.changedOut.clear();
-    return text.length > MOST_BYTES ? `${this.instance} all all` : text;
+    this.credentialsOut = false;
+    return text.length > MOST_BYTES ? `${this.instance} all all ${credentials}` : text;
   }
 
   private hear(message: string): void {
-    const [instance, ready, changed] = message.split(' ');
+    const [instance, ready, changed, credentials] = message.split(' ');
     if (instance === this.instance) return;
+    if (credentials === 'credentials') this.parts.onCredentials();
     const [changedIds, readyIds] = [idsOf(changed), idsOf(ready)];
     if (changedIds.length > 0) this.parts.onChanged(changedIds);
     if (readyIds.length > 0) this.parts.onReady(readyIds);
@@ -144,6 +161,7 @@ export class Wakeups {
     this.client = client;
     this.report(true);
     this.parts.onConnected();
+    this.parts.onCredentials();
     this.parts.onChanged('all');
     this.parts.onReady('all');
     this.checker = setTimeout(() => void this.check(client), CHECK_EVERY_MS);

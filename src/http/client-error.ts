@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { ServiceError } from '../errors.js';
 import type { Connections } from './connections.js';
 import { problemOf } from './problem.js';
+import { SECURITY_HEADERS } from './security-headers.js';
 
 const LINGER_MS = 1_000;
 
@@ -38,6 +39,7 @@ function rawAnswer(error: ServiceError): string {
   const { status, headers, body } = problemOf(error, requestId);
   const lines = Object.entries({
     ...headers,
+    ...SECURITY_HEADERS,
     'content-length': Buffer.byteLength(body),
     'x-request-id': requestId,
     connection: 'close',

@@ -1,6 +1,8 @@
 import { IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { CredentialMemory } from '../core/presented.js';
+import type { Cors } from './cors.js';
+import { BodyDrain } from './drain-body.js';
 import { Exchange } from './exchange.js';
 
 /** A request that knows its exchange: for every request a weak map costs the garbage collector more than a field does. */
@@ -24,7 +26,10 @@ export class Connections {
   readonly #open = new Map<Socket, Connection>();
   /** Connections that close once their running exchanges are answered. */
   readonly #ending = new WeakSet<Socket>();
+  readonly #drain = new BodyDrain();
   #closing = false;
+
+  constructor(private readonly cors?: Cors) {}
 
   /** What the server is to make its requests of. */
   readonly requests = Request;
@@ -38,7 +43,12 @@ export class Connections {
 
   begin(request: IncomingMessage, response: ServerResponse, options = { awaitsContinue: false }): Exchange {
     const connection = this.#open.get(request.socket) ?? new Connection();
-    const exchange = new Exchange(request, response, { ...options, memory: connection.memory });
+    const exchange = new Exchange(request, response, {
+      ...options,
+      memory: connection.memory,
+      drain: this.#drain,
+      cors: this.cors,
+    });
     (request as Carrier).exchange = exchange;
     // Node says `finish`, once, also of an answer that could not be written. Before Node's own listener, which may close the socket.
     response.prependListener('finish', this.#finished);

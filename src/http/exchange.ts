@@ -1,15 +1,25 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { RateState } from '../core/admission.js';
 import { Departure } from '../core/departure.js';
 import type { Eventual } from '../core/eventual.js';
-
 import type { CredentialMemory } from '../core/presented.js';
-import { drainBody } from './drain-body.js';
 import { requestIdFrom } from '../core/request-id.js';
+import type { Cors } from './cors.js';
+import type { BodyDrain } from './drain-body.js';
+import { SECURITY_HEADER_LIST } from './security-headers.js';
 
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
+}
+
+export interface ExchangeOptions {
+  readonly awaitsContinue: boolean;
+  readonly memory: CredentialMemory;
+  readonly drain: BodyDrain;
+  /** Undefined: nothing is said to scripts of other origins. */
+  readonly cors?: Cors | undefined;
 }
 
 /** One request and its answer, from the headers' arrival until the answer is handed over or the client is gone. */
@@ -19,18 +29,24 @@ export class Exchange {
   readonly memory: CredentialMemory;
   /** A client that asked for leave to send its body (`Expect: 100-continue`) and has not been given it. */
   #awaitsContinue: boolean;
+  readonly #cors: Cors | undefined;
+  readonly #drain: BodyDrain;
   #handedOver = false;
   /** Of the client, before it has the answer. */
   readonly departure = new Departure();
+  /** Where the caller stands at its limit, when it has one. */
+  rate: RateState | undefined;
 
   constructor(
     readonly request: IncomingMessage,
     readonly response: ServerResponse,
-    options: { readonly awaitsContinue: boolean; readonly memory: CredentialMemory },
+    options: ExchangeOptions,
   ) {
     this.memory = options.memory;
     this.requestId = requestIdFrom(request.headers['x-request-id']);
     this.#awaitsContinue = options.awaitsContinue;
+    this.#cors = options.cors;
+    this.#drain = options.drain;
   }
 
   /** The answer has been handed to the system, or could not be. To be called once, before the socket is closed for it. */
@@ -59,8 +75,10 @@ export class Exchange {
   send(answer: Answer): Eventual<void> {
     const { request, response } = this;
     if (request.socket.destroyed || !request.socket.writable) return this.lost();
-    const headers = ['content-length', Buffer.byteLength(answer.body)];
-    headers.push('x-content-type-options', 'nosniff', 'x-request-id', this.requestId);
+    const headers = ['content-length', Buffer.byteLength(answer.body), 'x-request-id', this.requestId];
+    headers.push(...SECURITY_HEADER_LIST);
+    if (this.rate !== undefined) addRate(headers, this.rate);
+    this.#cors?.addTo(headers, request);
     for (const name in answer.headers) headers.push(name, answer.headers[name]!);
     if (this.#awaitsContinue) headers.push('connection', 'close');
     response.writeHead(answer.status, headers);
@@ -69,7 +87,7 @@ export class Exchange {
       return;
     }
     response.write(answer.body);
-    return drainBody(request).then((drained) => {
+    return this.#drain.drain(request).then((drained) => {
       response.end();
       if (!drained) request.socket.destroySoon();
     });
@@ -79,4 +97,10 @@ export class Exchange {
   closeAfterwards(): void {
     if (!this.response.headersSent) this.response.setHeader('connection', 'close');
   }
+}
+
+// Names and meaning: draft-ietf-httpapi-ratelimit-headers-06, the form that clients know.
+function addRate(headers: (string | number)[], { limit, remaining, reset }: RateState): void {
+  headers.push('ratelimit-limit', limit, 'ratelimit-remaining', remaining, 'ratelimit-reset', reset);
+  headers.push('ratelimit-policy', `${limit};w=1`);
 }

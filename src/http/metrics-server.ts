@@ -2,6 +2,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Metrics } from '../observability/metrics.js';
+import { SECURITY_HEADERS } from './security-headers.js';
+
+const HEADERS = { ...SECURITY_HEADERS, 'cache-control': 'no-store' };
 
 export interface MetricsServer {
   readonly port: number;
@@ -15,13 +18,12 @@ export async function startMetricsServer(
 ): Promise<MetricsServer> {
   const server = createServer((request, response) => {
     if (request.method !== 'GET' || request.url !== '/metrics') {
-      response.writeHead(404).end();
+      response.writeHead(404, HEADERS).end();
       return;
     }
     metrics.render().then(
-      ({ contentType, body }) =>
-        response.writeHead(200, { 'content-type': contentType, 'cache-control': 'no-store' }).end(body),
-      () => response.writeHead(500).end(),
+      ({ contentType, body }) => response.writeHead(200, { ...HEADERS, 'content-type': contentType }).end(body),
+      () => response.writeHead(500, HEADERS).end(),
     );
   });
   server.listen(address.port, address.host);

@@ -22,7 +22,9 @@ export const GROUPS: readonly { readonly name: Operation['group']; readonly desc
   { name: 'Jobs', description: 'Enqueue, lease, heartbeat, settle, look up.' },
   { name: 'Queues', description: 'Settings, counts, pause and purge, dead letters.' },
   { name: 'Schedules', description: 'Jobs enqueued by the clock.' },
-  { name: 'Admin', description: 'Tenants, their keys and limits.' },
+  { name: 'Events', description: 'Webhooks: what has happened, posted to endpoints of yours.' },
+  { name: 'Account', description: 'A tenant’s own limits, keys and audit log.' },
+  { name: 'Admin', description: 'Tenants, their keys and limits, and administrators’ keys.' },
 ];
 
 export function problemSchema(): Json {

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { compileEncoder } from '../core/encode.js';
+import type { RateState } from '../core/admission.js';
 import type { Departure } from '../core/departure.js';
 import type { Call } from '../core/invoke.js';
 import type { Eventual } from '../core/eventual.js';
@@ -17,6 +18,8 @@ export interface RouteParts<Engine> {
   readonly connections: Connections;
   readonly log: Log;
   readonly bodyTimeoutMs: number;
+  /** Where a call comes from, by its peer and what proxies say of it. */
+  readonly addressOf: (peer: string | undefined, forwardedFor: string | undefined) => string;
 }
 
 type Answering = (exchange: Exchange, path: Readonly<Record<string, string>>) => Promise<Answer>;
@@ -91,8 +94,15 @@ function answerOf<Engine>(operation: Operation<Engine>, binding: HttpBinding, pa
     jsonAnswer(typeof status === 'number' ? status : status(output), encode(output));
 
   return function answer(exchange, path) {
-    return parts.invoke(operation, new HttpCall(exchange, form, () => readInput(exchange, path))).then(toAnswer);
+    const read = (): Eventual<unknown> => readInput(exchange, path);
+    return parts.invoke(operation, new HttpCall(exchange, { form, read, addressOf: parts.addressOf })).then(toAnswer);
   };
+}
+
+interface HttpCallParts {
+  readonly form: HttpForm | undefined;
+  readonly read: () => Eventual<unknown>;
+  readonly addressOf: RouteParts<never>['addressOf'];
 }
 
 class HttpCall implements Call {
@@ -100,9 +110,29 @@ class HttpCall implements Call {
 
   constructor(
     private readonly exchange: Exchange,
-    readonly form: HttpForm | undefined,
-    readonly read: () => Eventual<unknown>,
+    private readonly parts: HttpCallParts,
   ) {}
+
+  get form(): HttpForm | undefined {
+    return this.parts.form;
+  }
+
+  get address(): string {
+    const { socket, headers } = this.exchange.request;
+    const forwardedFor = headers['x-forwarded-for'];
+    return this.parts.addressOf(
+      socket.remoteAddress,
+      Array.isArray(forwardedFor) ? forwardedFor.join(',') : forwardedFor,
+    );
+  }
+
+  set rate(rate: RateState | undefined) {
+    this.exchange.rate = rate;
+  }
+
+  read(): Eventual<unknown> {
+    return this.parts.read();
+  }
 
   get authorization(): string | undefined {
     return this.exchange.request.headers.authorization;

@@ -9,6 +9,7 @@ import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import { answerClientError } from './client-error.js';
 import { Connections } from './connections.js';
+import { Cors } from './cors.js';
 import { addDocs } from './docs.js';
 import { drain, type DrainOptions, type DrainState } from './drain.js';
 import type { Exchange } from './exchange.js';
@@ -16,13 +17,14 @@ import { createListener } from './listener.js';
 import { buildOpenApi } from './openapi.js';
 import { addProbes, PROBE_PATHS, type Readiness } from './probes.js';
 import { problemOf } from './problem.js';
-import { addRoutes, respond } from './routes.js';
+import { addRoutes, respond, type RouteParts } from './routes.js';
 import { refuse, refuseUnmatched, routeAllMethods } from './unmatched.js';
 
 export interface HttpServerOptions<Engine> {
   readonly operations: readonly Operation<Engine>[];
   readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
   readonly metrics: Pick<Metrics, 'render'>;
+  readonly addressOf: RouteParts<never>['addressOf'];
   readonly log: Log;
   readonly ready: () => Promise<Readiness>;
   readonly version: string;
@@ -32,6 +34,8 @@ export interface HttpServerOptions<Engine> {
   readonly headersSeconds?: number;
   /** How long a request's body may take: 30 s unless given. */
   readonly bodySeconds?: number;
+  /** Origins whose scripts may call; none unless given. */
+  readonly corsOrigins?: readonly string[];
   /** False when `/metrics` has a port of its own. */
   readonly withMetrics?: boolean;
 }
@@ -46,7 +50,9 @@ export interface HttpServer {
 /** The REST transport: a route for every binding of the table, the probes, the OpenAPI document and its page. */
 export async function createHttpServer<Engine>(options: HttpServerOptions<Engine>): Promise<HttpServer> {
   const { log } = options;
-  const connections = new Connections();
+  const { corsOrigins = [] } = options;
+  const cors = corsOrigins.length === 0 ? undefined : new Cors(corsOrigins);
+  const connections = new Connections(cors);
   const state: DrainState = { draining: false, refusing: false };
   const app = createApp(options, { connections, state });
   routeAllMethods(app);
@@ -58,6 +64,7 @@ export async function createHttpServer<Engine>(options: HttpServerOptions<Engine
     invoke: options.invoke,
     connections,
     log,
+    addressOf: options.addressOf,
     bodyTimeoutMs: (options.bodySeconds ?? 30) * 1000,
   });
   addProbes(app, {
@@ -68,7 +75,7 @@ export async function createHttpServer<Engine>(options: HttpServerOptions<Engine
     openApi,
     withMetrics: options.withMetrics ?? true,
   });
-  refuseUnmatched(app, new Map(routes), { connections, log });
+  refuseUnmatched(app, new Map(routes), { connections, log, cors });
   await addDocs(app, openApi);
   await app.ready();
   return {

@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
 import { type Context, defineOperation } from '../core/operation.js';
-import type { Connections, Statement } from '../db/pool.js';
+import type { Statement } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import { Job } from './job.js';
-import { readJob } from './read-jobs.js';
+import { readJob, usable } from './read-jobs.js';
 
 const TRIES = 5;
 
@@ -32,24 +32,21 @@ export const cancelJob = defineOperation({
   input: Input,
   output: Job,
   example: { force: true },
-  run: async ({ engine, tenant }: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
+  run: async (context: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
     const id = input.id.toLowerCase();
-    const { ordinary } = engine.database;
-    if (await cancel(ordinary, tenant.id, { id, force: input.force ?? false })) engine.endings.ended([id]);
-    return readJob(ordinary, tenant.id, id);
+    if (await cancel(context, { id, force: input.force ?? false })) context.engine.endings.ended([id]);
+    return readJob(context, id);
   },
 });
 
 /** Answers whether the job ended by it. A job on its way between tables may be missed by one try; the next one sees it. */
-async function cancel(
-  connections: Connections,
-  tenantId: string,
-  job: { id: string; force: boolean },
-): Promise<boolean> {
+async function cancel(context: Context<Engine>, job: { id: string; force: boolean }): Promise<boolean> {
+  const { ordinary } = context.engine.database;
+  const values = [job.id, context.tenant.id, job.force, ...usable(context)];
   for (let tries = 0; tries < TRIES; tries++) {
-    const [done] = await connections.query<{ cancelled: boolean }>(CANCEL, [job.id, tenantId, job.force]);
+    const [done] = await ordinary.query<{ cancelled: boolean }>(CANCEL, values);
     if (done !== undefined) return done.cancelled;
-    const { state } = await readJob(connections, tenantId, job.id);
+    const { state } = await readJob(context, job.id);
     if (state === 'cancelled') return false;
     if (state === 'completed' || state === 'dead') {
       throw new ServiceError('CONFLICT', `the job is ${state} and cannot be cancelled`);
@@ -68,7 +65,9 @@ owned as materialized (
   select j.id, q.id as queue_id, q.cut
   from job j
   cross join lateral (select * from queue where queue.id = j.queue_id offset 0) q
-  where j.id = $1::uuid and q.tenant_id = $2::uuid and q.closed_at is null),
+  where j.id = $1::uuid and q.tenant_id = $2::uuid and q.closed_at is null
+    and ($4::text[] is null or q.name = any($4::text[])
+      or exists (select from unnest($5::text[]) as own(prefix) where starts_with(q.name, own.prefix)))),
 from_ready as (
   delete from ready
   where job_id = (select id from owned)

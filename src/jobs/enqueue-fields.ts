@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
 import { type Static, type TObject, Type } from 'typebox';
 import { isJsonType, JSON_TYPE } from '../core/content-type.js';
+import { QUEUE_NAME } from '../core/named-queues.js';
+import type { Context } from '../core/operation.js';
 import { checkJsonBytes } from '../core/payload.js';
 import { Bytes, Duration, JsonText, Timestamp } from '../core/wire.js';
 import { ServiceError, invalidField } from '../errors.js';
@@ -18,6 +20,7 @@ const BYTES_TYPE = 'application/octet-stream';
 export const queueName = Type.String({
   pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$',
   'x-pattern-hint': '[A-Za-z0-9][A-Za-z0-9._-]{0,79}',
+  [QUEUE_NAME]: true,
   description: 'Name of the queue.',
 });
 
@@ -95,6 +98,7 @@ export interface EnqueueItem {
 }
 
 export interface ItemContext {
+  readonly limits: PayloadLimits;
   readonly queue: Pick<KnownQueue, 'id' | 'maxPayloadBytes' | 'idempotencyWindow'>;
   /** The database's time, microseconds. */
   readonly now: number;
@@ -102,16 +106,30 @@ export interface ItemContext {
   readonly path: string;
 }
 
+/** Bytes that a payload may have. */
+interface PayloadLimits {
+  /** Where the queue says nothing. */
+  readonly tenant: number | undefined;
+  /** Whatever the queue says. */
+  readonly most: number;
+}
+
+/** What the caller's tenant and key allow. */
+export function payloadLimits({ tenant, caller }: Pick<Context<unknown>, 'tenant' | 'caller'>): PayloadLimits {
+  const ofTenant = tenant.limits.payloadBytes;
+  return { tenant: ofTenant, most: Math.min(ofTenant ?? Infinity, caller.limits.payloadBytes ?? Infinity) };
+}
+
 /**
  * Makes the item, with its id, from what the caller gave.
  *
  * @throws ServiceError INVALID_ARGUMENT or PAYLOAD_TOO_LARGE naming the field and its limit
  */
-export function toItem(fields: EnqueueFields, { queue, now, path }: ItemContext): EnqueueItem {
+export function toItem(fields: EnqueueFields, { limits, queue, now, path }: ItemContext): EnqueueItem {
   const body = payloadOf(fields, path);
   const headers = headersOf(fields.headers, path);
   const payloadBytes = body.payload === undefined ? 0 : Buffer.byteLength(body.payload);
-  const limit = queue.maxPayloadBytes ?? DEFAULT_PAYLOAD_BYTES;
+  const limit = Math.min(queue.maxPayloadBytes ?? limits.tenant ?? DEFAULT_PAYLOAD_BYTES, limits.most);
   if (payloadBytes > limit) tooLarge(`${path}${body.field}`, `must be at most ${limit} bytes`);
   checkTimes(fields, now, path);
   return {

@@ -45,6 +45,12 @@ export const enqueueKind: BatchKind<EnqueueUnit, Enqueued[]> = {
   },
 };
 
+/** From so many bytes on a unit waits for others of its like, so that small ones never wait for what it takes to store it. */
+export const LARGE_UNIT_BYTES = 64 * 1024;
+
+/** The same for large units, beside the others. */
+export const enqueueLargeKind: BatchKind<EnqueueUnit, Enqueued[]> = { ...enqueueKind, name: 'enqueue-large' };
+
 /** Counts a unit's jobs, for metrics. */
 export function countEnqueued(
   jobs: readonly Enqueued[],
@@ -183,7 +189,7 @@ given as materialized (
       timestamptz 'epoch' + i.run_at * interval '1 microsecond')) as due_at,
     'epoch'::timestamptz + i.expires * interval '1 microsecond' as expires_at,
     case when q.id is null or q.closed_at is not null then 'closed'
-         when backlog.waiting + i.nth > q.max_backlog then 'full' end as fault
+         when coalesce(backlog.waiting, 0) + i.nth > q.max_backlog then 'full' end as fault
   from clock, unnest($1::uuid[], $2::int[], $3::smallint[], $4::int[], $5::int[], $6::int[], $8::int[], $9::int[], $10::text[],
       $11::text[], $12::bool[], $13::text[], $14::bigint[], $15::bigint[], $16::int[], $17::int[], $18::text[], $19::text[],
       $20::bigint[]) with ordinality

@@ -1,11 +1,25 @@
 import { Type } from 'typebox';
 import { type Context, defineOperation } from '../core/operation.js';
 import { Timestamp } from '../core/wire.js';
-import { ServiceError } from '../errors.js';
+import { type ErrorCode, ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import type { KnownQueue } from '../hotpath/queue-directory.js';
-import { type EnqueueFields, enqueueFields, type EnqueueItem, queueName, toItem } from './enqueue-fields.js';
-import { enqueueKind, type Enqueued, type EnqueueUnit, QueueClosed } from './enqueue-flush.js';
+import {
+  type EnqueueFields,
+  enqueueFields,
+  type EnqueueItem,
+  payloadLimits,
+  queueName,
+  toItem,
+} from './enqueue-fields.js';
+import {
+  enqueueKind,
+  type Enqueued,
+  enqueueLargeKind,
+  type EnqueueUnit,
+  LARGE_UNIT_BYTES,
+  QueueClosed,
+} from './enqueue-flush.js';
 import { enqueueKeyedKind, keyName } from './enqueue-keyed.js';
 import { JOB_STATES } from './job.js';
 
@@ -41,6 +55,7 @@ export const enqueue = defineOperation({
   summary: 'Enqueue one job',
   description: 'Creates the queue when there is none, unless the tenant was made with `autoCreateQueues: false`.',
   scopes: ['enqueue'],
+  storesJobs: true,
   http: [
     {
       method: 'POST',
@@ -66,6 +81,7 @@ export const enqueueBatch = defineOperation({
   description:
     'The jobs may be for any queues of the tenant. A fault in one refuses them all and names it, for instance `jobs[1].delay`.',
   scopes: ['enqueue'],
+  storesJobs: true,
   http: [
     {
       method: 'POST',
@@ -97,19 +113,23 @@ async function enqueueAll(
   jobs: readonly (EnqueueFields & { readonly queue: string })[],
   pathOf: (index: number) => string,
 ): Promise<Enqueued[]> {
+  const limits = payloadLimits(context);
+  let giveBack: (() => void) | undefined;
   for (let look = 1; ; look += 1) {
     const queues = queuesInMemory(context, jobs) ?? (await queuesOf(context, jobs, pathOf));
     const now = context.engine.clock.now();
     const items = jobs.map((job, index) =>
-      toItem(job, { queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index) }),
+      toItem(job, { limits, queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index) }),
     );
+    giveBack ??= context.spendJobs(jobs.length);
     const isWhole = jobs.every(({ queue }) => queues.has(queue));
-    const unit = isWhole ? items : await withQueues(context, items, jobs, queues);
     try {
+      const unit = isWhole ? items : await withQueues(context, items, jobs, queues);
       const results = await submit(context, unit);
       announce(context.engine, unit, results);
       return results;
     } catch (error) {
+      if (error instanceof ServiceError && REFUSALS.has(error.code)) giveBack();
       if (!(error instanceof QueueClosed)) throw error;
       context.engine.queues.forget([error.queueId]);
       if (look === LOOKS) throw new ServiceError('UNAVAILABLE', 'the queue is being deleted', { retryAfter: 1 });
@@ -117,13 +137,18 @@ async function enqueueAll(
   }
 }
 
+/** After these nothing is stored. */
+const REFUSALS: ReadonlySet<ErrorCode> = new Set(['QUOTA_EXCEEDED', 'BACKLOG_FULL', 'IDEMPOTENCY_KEY_REUSED']);
+
 function submit(context: Context<Engine>, unit: EnqueueUnit): Promise<Enqueued[]> {
   const keys = unit.flatMap((item) => (item.idempotency === undefined ? [] : [keyName(item)]));
-  return context.engine.batches.submit(keys.length > 0 ? enqueueKeyedKind : enqueueKind, {
+  const bytes = unit.reduce((sum, { size }) => sum + size, 0);
+  const unkeyed = bytes < LARGE_UNIT_BYTES ? enqueueKind : enqueueLargeKind;
+  return context.engine.batches.submit(keys.length > 0 ? enqueueKeyedKind : unkeyed, {
     tenantId: context.tenant.id,
     item: unit,
     rows: unit.length,
-    bytes: unit.reduce((sum, { size }) => sum + size, 0),
+    bytes,
     keys,
   });
 }
@@ -181,9 +206,9 @@ async function withQueues(
   jobs: readonly { readonly queue: string }[],
   queues: Map<string, KnownQueue>,
 ): Promise<EnqueueUnit> {
-  const missing = new Set(jobs.map(({ queue }) => queue).filter((name) => !queues.has(name)));
-  for (const name of missing) {
-    const queue = await engine.queues.findOrCreate(tenant.id, name);
+  const missing = [...new Set(jobs.map(({ queue }) => queue).filter((name) => !queues.has(name)))];
+  for (const [index, name] of missing.entries()) {
+    const queue = await engine.queues.findOrCreate(tenant, name, missing.slice(index));
     engine.wakeups.changed(queue.id);
     queues.set(name, queue);
   }

@@ -28,16 +28,21 @@ export const getJob = defineOperation({
   input: Input,
   output: Job,
   run: async (context: Context<Engine>, input: Static<typeof Input>): Promise<Job> => {
-    const { engine, tenant, departure } = context;
+    const { engine, departure } = context;
     const id = input.id.toLowerCase();
-    const read = (): Promise<Job> => readJob(engine.database.ordinary, tenant.id, id);
+    const read = (): Promise<Job> => readJob(context, id);
     const wait = input.wait ?? 0;
     return wait === 0
       ? read()
       : readWhenEnded(read, async (until) => {
           const began = performance.now();
           departure.listen(() => until.tell());
-          await engine.endings.wait(id, wait, until);
+          await engine.endings.wait({
+            jobId: id,
+            milliseconds: wait,
+            departure: until,
+            park: (end) => context.park(end),
+          });
           context.idled((performance.now() - began) / 1_000);
         });
   },
@@ -47,6 +52,8 @@ export const getJob = defineOperation({
 async function readWhenEnded(read: () => Promise<Job>, park: (until: Departure) => Promise<void>): Promise<Job> {
   const answered = new Departure();
   const woken = park(answered);
+  // It may be refused, or ended, before it is waited for: told below, and never an unhandled rejection.
+  woken.catch(() => undefined);
   try {
     const job = await read();
     if (ENDED.has(job.state)) return job;

@@ -76,6 +76,7 @@ export const lease = defineOperation({
       visibilityTimeout: input.visibilityTimeout,
       worker: input.worker,
       departure: context.departure,
+      park: (end) => context.park(end),
       idled: (seconds) => context.idled(seconds),
     });
     return { jobs: await deliverable(context, claimed), settled };

@@ -1,6 +1,8 @@
+import type { Context } from '../core/operation.js';
 import type { Connections, Statement } from '../db/pool.js';
 import { plainArray } from '../db/literals.js';
 import { ServiceError } from '../errors.js';
+import type { Engine } from '../hotpath/engine.js';
 import { type Job, type JobRow, toJob } from './job.js';
 
 /** What of a job to read beside what every answer shows. */
@@ -51,12 +53,22 @@ export async function readJobs(
 /**
  * Reads one job with all that belongs to it.
  *
- * @throws ServiceError NOT_FOUND, the same whether there is no such job or it is another tenant's
+ * @throws ServiceError NOT_FOUND, the same whether there is no such job, it is another tenant's, or the caller may not use its queue
  */
-export async function readJob(connections: Connections, tenantId: string, id: string): Promise<Job> {
-  const { jobs } = await readJobs(connections, tenantId, [id], EVERYTHING);
-  if (jobs[0] === undefined) throw new ServiceError('NOT_FOUND', 'no such job');
+export async function readJob(context: Context<Engine>, id: string): Promise<Job> {
+  const { jobs } = await readJobs(context.engine.database.ordinary, context.tenant.id, [id], EVERYTHING);
+  if (jobs[0] === undefined || !context.mayUse(jobs[0].queue)) throw new ServiceError('NOT_FOUND', 'no such job');
   return jobs[0];
+}
+
+/**
+ * Which queues the caller may use, as two parameters of a statement: whole names and beginnings of names; null for all. Compared
+ * within the statement, since a job may go to another queue between a look and the act.
+ */
+export function usable({
+  caller,
+}: Context<Engine>): [names: readonly string[] | null, prefixes: readonly string[] | null] {
+  return [caller.queues?.names ?? null, caller.queues?.prefixes ?? null];
 }
 
 // Locks nothing; one snapshot, in which a job stands in exactly one table. Each id is a handful of look-ups on primary

@@ -43,7 +43,7 @@ export function settleEach<Item extends Given, Result extends Settled>(
       const token = parseLeaseToken(item.leaseToken);
       if (token === undefined) return invalid('leaseToken', 'is not a lease token of this service');
       const queue = await context.engine.queues.byId(context.tenant.id, token.queueId);
-      if (queue === undefined) return { outcome: 'NOT_FOUND' };
+      if (queue === undefined || !context.mayUse(queue.name)) return { outcome: 'NOT_FOUND' };
       const result = await context.engine.batches.submit(kind, {
         tenantId: context.tenant.id,
         item: { token, item },

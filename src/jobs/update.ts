@@ -6,7 +6,7 @@ import { invalidField, ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import { MAX_AHEAD_MS } from './enqueue-fields.js';
 import { Job } from './job.js';
-import { readJob } from './read-jobs.js';
+import { readJob, usable } from './read-jobs.js';
 
 const TRIES = 5;
 
@@ -44,12 +44,13 @@ export const updateJob = defineOperation({
   input: Input,
   output: Job,
   example: { priority: 10, delay: '5m' },
-  run: async ({ engine, tenant }: Context<Engine>, input: Input): Promise<Job> => {
+  run: async (context: Context<Engine>, input: Input): Promise<Job> => {
+    const { engine } = context;
     checkInput(engine, input);
-    const moved = await move(engine, tenant.id, input);
+    const moved = await move(context, input);
     if (moved.dueAt === null) engine.wakeups.ready([moved.queueId]);
     else engine.wakeups.scheduled(moved.dueAt);
-    return readJob(engine.database.ordinary, tenant.id, input.id);
+    return readJob(context, input.id);
   },
 });
 
@@ -63,13 +64,13 @@ function checkInput(engine: Engine, { priority, runAt, delay }: Input): void {
 }
 
 /** A job on its way from one table to the other may be missed by one try's snapshot; the next one sees it. */
-async function move(engine: Engine, tenantId: string, input: Input): Promise<Moved> {
-  const { ordinary } = engine.database;
-  const values = [input.id, tenantId, input.priority ?? null, input.runAt ?? null, input.delay ?? null];
+async function move(context: Context<Engine>, input: Input): Promise<Moved> {
+  const change = [input.priority ?? null, input.runAt ?? null, input.delay ?? null];
+  const values = [input.id, context.tenant.id, ...change, ...usable(context)];
   for (let tries = 0; tries < TRIES; tries++) {
-    const [moved] = await ordinary.query<Moved>(MOVE, values);
+    const [moved] = await context.engine.database.ordinary.query<Moved>(MOVE, values);
     if (moved !== undefined) return moved;
-    refuse(await readJob(ordinary, tenantId, input.id), input);
+    refuse(await readJob(context, input.id), input);
   }
   throw new ServiceError('UNAVAILABLE', 'the job keeps changing', { retryAfter: 1 });
 }
@@ -99,7 +100,9 @@ owned as materialized (
   select j.id, q.id as queue_id, q.cut
   from job j
   cross join lateral (select * from queue where queue.id = j.queue_id for share) q
-  where j.id = $1::uuid and q.tenant_id = $2::uuid and q.closed_at is null),
+  where j.id = $1::uuid and q.tenant_id = $2::uuid and q.closed_at is null
+    and ($6::text[] is null or q.name = any($6::text[])
+      or exists (select from unnest($7::text[]) as own(prefix) where starts_with(q.name, own.prefix)))),
 from_ready as (
   delete from ready
   where job_id = (select id from owned)

@@ -27,7 +27,16 @@ export function callInstruments(registers: Registry[]) {
     registers,
   });
   const parked = new Gauge({ name: 'stint_parked_leases', help: 'Leases that wait for a job', registers });
+  const streams = new Gauge({ name: 'stint_open_streams', help: 'Worker streams that are open', registers });
+  const refused = new Counter({
+    name: 'stint_refused_acts_total',
+    help: 'Administrative acts refused for want of a right; those beyond a bound are not in the audit log',
+    labelNames: ['recorded'] as const,
+    registers,
+  });
   return {
+    refusedAct: (recorded: boolean): void => refused.inc({ recorded: String(recorded) }),
+    openStreams: (count: number): void => streams.set(count),
     parkedLeases: (count: number): void => parked.set(count),
     /** One call and its outcome. `busySeconds` leaves out the time a long poll sat idle. */
     operation: (operation: string, transport: Transport, code: string, busySeconds: number): void => {

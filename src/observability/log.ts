@@ -4,9 +4,14 @@ import { type DestinationStream, type Logger, pino } from 'pino';
 export type Log = Logger;
 
 const SECRET_FIELDS = ['authorization', 'secret', 'password', 'payload', 'result'];
+const REDACTED = '[redacted]';
 
-/** Postgres repeats the offending row in these fields of its errors, and a row holds a payload. */
-const ERROR_FIELDS = ['err.detail', 'err.where', 'err.internalQuery'];
+/**
+ * What of an error is told beside its message, its stack and its causes. Postgres repeats the offending row in `detail` and
+ * `where`, and a row holds a payload; a library may hang a whole request on an error.
+ */
+const ERROR_FIELDS = ['code', 'severity', 'schema', 'table', 'column', 'constraint', 'syscall', 'address', 'port'];
+const MOST_CAUSES = 5;
 
 /**
  * A log of its own for each service.
@@ -18,11 +23,37 @@ export function createLog(level: string, destination?: DestinationStream): Log {
     level,
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
-    redact: { paths: [...SECRET_FIELDS.flatMap(atThreeDepths), ...ERROR_FIELDS], censor: '[redacted]' },
+    serializers: { err: (error: unknown) => described(error, MOST_CAUSES) },
+    redact: { paths: SECRET_FIELDS.flatMap(atThreeDepths), censor: REDACTED },
   };
   return destination === undefined ? pino(options) : pino(options, destination);
 }
 
 function atThreeDepths(field: string): string[] {
   return [field, `*.${field}`, `*.*.${field}`];
+}
+
+function described(error: unknown, mostCauses: number): object {
+  if (!(error instanceof Error)) return { message: String(error) };
+  const told: Record<string, unknown> = { type: error.constructor.name, message: error.message, stack: error.stack };
+  for (const field of ERROR_FIELDS) {
+    const value = (error as unknown as Readonly<Record<string, unknown>>)[field];
+    if (value !== undefined) told[field] = value;
+  }
+  if (isAboutValue(told)) hideValue(told, error.message);
+  if (mostCauses === 0) return told;
+  if (error.cause !== undefined) told['cause'] = described(error.cause, mostCauses - 1);
+  if (error instanceof AggregateError) told['errors'] = error.errors.map((each) => described(each, mostCauses - 1));
+  return told;
+}
+
+/** Postgres's "data exceptions" quote the value that they are about. */
+function isAboutValue({ code, severity }: Readonly<Record<string, unknown>>): boolean {
+  return typeof severity === 'string' && typeof code === 'string' && code.startsWith('22');
+}
+
+function hideValue(told: Record<string, unknown>, message: string): void {
+  const hidden = message.replace(/".*"/s, REDACTED);
+  told['message'] = hidden;
+  told['stack'] = (told['stack'] as string | undefined)?.replace(message, () => hidden);
 }

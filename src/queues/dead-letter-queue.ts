@@ -10,8 +10,9 @@ export const LOCK_DEAD_LETTERS: Statement = {
   text: `select id from tenant where id = $1::uuid for no key update`,
 };
 
-export const MAKE_DEAD_LETTER_QUEUE: Statement = {
-  name: 'dead-letters-make-queue',
+// May run beside everything; answers no row when the tenant has a queue of that name, or is just deleting it.
+export const MAKE_QUEUE: Statement = {
+  name: 'queue-make',
   text: `insert into queue (tenant_id, name)
 values ($1::uuid, $2)
 on conflict (tenant_id, name) where closed_at is null do nothing

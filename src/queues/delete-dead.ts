@@ -1,10 +1,12 @@
 import { Type } from 'typebox';
+import { recordAct } from '../audit/record-act.js';
 import { type Context, defineOperation } from '../core/operation.js';
-import type { Statement } from '../db/pool.js';
+import type { Connection, Connections, Statement } from '../db/pool.js';
 import type { Engine } from '../hotpath/engine.js';
 import { queueName } from '../jobs/enqueue-fields.js';
 import { BEGINNING, choiceParameters, DeadChoice } from './dead-filter.js';
 import { noSuchQueue } from './queue.js';
+import { recordedChoice, recordedQueue } from './recorded.js';
 
 const BATCH = 1000;
 
@@ -19,21 +21,26 @@ export const deleteDead = defineOperation({
   http: [{ method: 'POST', path: '/v1/queues/:queue/dead/delete' }],
   input: Type.Object({ queue: queueName, ...DeadChoice.properties }, { 'x-exclusive': [['ids', 'filter']] }),
   output: Type.Object({ deleted: Type.Integer() }),
-  run: async ({ engine, tenant }: Context<Engine>, input) => {
-    const { ordinary } = engine.database;
-    const [queue] = await ordinary.query<{ id: number; now: number }>(FIND, [tenant.id, input.queue]);
-    if (queue === undefined) throw noSuchQueue();
-    const parameters = [queue.id, ...choiceParameters(input), queue.now, BATCH];
-    let last: readonly unknown[] = BEGINNING;
-    let deleted = 0;
-    for (;;) {
-      const [batch] = await ordinary.query<Batch>(DELETE_DEAD, [...parameters, ...last]);
-      deleted += batch!.deleted;
-      if (batch!.deleted < BATCH) return { deleted };
-      last = [batch!.lastEndedAt, batch!.lastJobId];
-    }
+  run: async (context: Context<Engine>, input) => {
+    const { ordinary } = context.engine.database;
+    const choice = choiceParameters(input);
+    const [found] = await ordinary.query<Found>(MATCH, [context.tenant.id, input.queue, ...choice]);
+    if (found === undefined) throw noSuchQueue();
+    const act = {
+      action: 'DeleteDead',
+      target: recordedQueue(input.queue),
+      after: recordedChoice(input, found.matched),
+    };
+    const parameters = [found.id, ...choice, found.now, BATCH];
+    return { deleted: await deleteAll(ordinary, parameters, (first) => recordAct(first, context, act)) };
   },
 });
+
+interface Found {
+  readonly id: number;
+  readonly now: number;
+  readonly matched: number;
+}
 
 interface Batch {
   readonly deleted: number;
@@ -41,11 +48,46 @@ interface Batch {
   readonly lastJobId: string | null;
 }
 
-const FIND: Statement = {
-  name: 'dead-delete-find',
-  text: `select id, (extract(epoch from clock_timestamp()) * 1000000)::float8 as now
-from queue
-where tenant_id = $1::uuid and name = $2 and closed_at is null`,
+/**
+ * Batch after batch, each one transaction; answers how many were deleted. The act is recorded with the first batch that deletes
+ * any: recorded with the last, it would be missing when the process ends in between.
+ */
+async function deleteAll(
+  connections: Connections,
+  parameters: readonly unknown[],
+  record: (connection: Connection) => Promise<void>,
+): Promise<number> {
+  let last: readonly unknown[] = BEGINNING;
+  let deleted = 0;
+  for (;;) {
+    const values = [...parameters, ...last];
+    const isFirst = deleted === 0;
+    const batch = await connections.transaction(async (connection) => {
+      const [row] = await connection.query<Batch>(DELETE_DEAD, values);
+      if (isFirst && row!.deleted > 0) await record(connection);
+      return row!;
+    });
+    deleted += batch.deleted;
+    if (batch.deleted < BATCH) return deleted;
+    last = [batch.lastEndedAt, batch.lastJobId];
+  }
+}
+
+// Reads only; indexes queue_name, dead_queue and the primary key of job.
+const MATCH: Statement = {
+  name: 'dead-delete-match',
+  text: `select q.id, (extract(epoch from clock_timestamp()) * 1000000)::float8 as now,
+  (select count(*)
+  from dead d
+  left join job j on j.id = d.job_id
+  where d.queue_id = q.id
+    and ($3::uuid[] is null or d.job_id = any($3::uuid[]))
+    and ($4::text is null or j.kind = $4::text)
+    and ($5::dead_reason is null or d.reason = $5::dead_reason)
+    and ($6::float8 is null or d.ended_at < timestamptz 'epoch' + $6::float8 * interval '1 microsecond')
+    and ($7::float8 is null or d.ended_at > timestamptz 'epoch' + $7::float8 * interval '1 microsecond'))::float8 as matched
+from queue q
+where q.tenant_id = $1::uuid and q.name = $2 and q.closed_at is null`,
 };
 
 // Locks up to $8 rows of dead, passing over those that somebody else moves; everything else of a job goes by what that

@@ -1,14 +1,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Type } from 'typebox';
+import { byOf, recordAct } from '../audit/record-act.js';
 import { type Context, defineOperation } from '../core/operation.js';
 import type { Connection, Statement } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import { queueName } from '../jobs/enqueue-fields.js';
-import { hasOlderTransactions, settleClosing } from './closing.js';
-import { readCounts } from './counts.js';
+import { type ClosingAct, hasOlderTransactions, settleClosing } from './closing.js';
 import { LOCK_DEAD_LETTERS } from './dead-letter-queue.js';
-import { noSuchQueue } from './queue.js';
+import { noSuchQueue, type Queue, readQueue } from './queue.js';
+import { recordedQueue, recordedWhole } from './recorded.js';
 
 const POLL_MS = 20;
 const PATIENCE_MS = 10_000;
@@ -30,48 +31,61 @@ export const deleteQueue = defineOperation({
     ),
   }),
   output: Type.Object({ name: Type.String({ description: 'The queue that is deleted.' }) }),
-  run: async ({ engine, tenant }: Context<Engine>, input) => {
-    if (input.force === true) await deleteWithJobs(engine, tenant.id, input.queue);
-    else await deleteEmpty(engine, tenant.id, input.queue);
+  run: async (context: Context<Engine>, input) => {
+    if (input.force === true) await deleteWithJobs(context, input.queue);
+    else await deleteEmpty(context, input.queue);
     return { name: input.queue };
   },
 });
 
-async function deleteWithJobs(engine: Engine, tenantId: string, name: string): Promise<void> {
+async function deleteWithJobs(context: Context<Engine>, name: string): Promise<void> {
+  const { engine, tenant } = context;
   const changed = await engine.database.ordinary.transaction(async (connection) => {
-    await connection.query(LOCK_DEAD_LETTERS, [tenantId]);
-    const target = await find(connection, tenantId, name);
-    const referrers = await connection.query<{ id: number }>(CLEAR_REFERENCES, [target.id]);
-    await connection.query(CLOSE, [target.id, false]);
+    await connection.query(LOCK_DEAD_LETTERS, [tenant.id]);
+    const target = await find(connection, tenant.id, name);
+    const before = recordedWhole(target.queue);
+    await recordAct(connection, context, { action: 'DeleteQueue', target: recordedQueue(name), before });
+    const referrers = await connection.query<{ id: number; name: string }>(CLEAR_REFERENCES, [target.id]);
+    if (!referrers.every((referrer) => context.mayUse(referrer.name))) {
+      throw new ServiceError('PERMISSION_DENIED', 'a queue that this key may not use sends its dead jobs to this one');
+    }
+    await connection.query(CLOSE, [target.id, false, null]);
     return [target.id, ...referrers.map(({ id }) => id)];
   });
   for (const id of changed) engine.wakeups.changed(id);
 }
 
 /** See closing.ts for why this takes three steps. */
-async function deleteEmpty(engine: Engine, tenantId: string, name: string): Promise<void> {
+async function deleteEmpty(context: Context<Engine>, name: string): Promise<void> {
+  const { engine } = context;
   const { ordinary } = engine.database;
-  const id = await ordinary.transaction(async (connection) => {
-    await connection.query(LOCK_DEAD_LETTERS, [tenantId]);
-    const target = await find(connection, tenantId, name);
-    if (target.referrer !== null) throw conflict(`${target.referrer} sends its dead jobs to this queue`);
-    const counts = (await readCounts(connection, [target.id])).get(target.id)!;
-    const state = (['scheduled', 'ready', 'leased', 'dead'] as const).find((each) => counts[each] > 0);
-    if (state !== undefined) throw conflict(`the queue holds ${state} jobs`);
-    await connection.query(CLOSE, [target.id, true]);
-    return target.id;
-  });
+  const id = await ordinary.transaction((connection) => closeEmpty(connection, context, name));
   engine.wakeups.changed(id);
   const passed = await olderTransactionsEnded(engine);
   const deleted = passed && (await settleClosing(ordinary, id));
   if (!passed) await ordinary.query(REOPEN, [id]);
   engine.wakeups.changed(id);
-  if (deleted) return;
+  if (deleted) return context.acted({ action: 'DeleteQueue', target: recordedQueue(name) });
   engine.wakeups.ready([id]);
   if (passed) throw conflict('a job came into the queue');
   throw new ServiceError('UNAVAILABLE', 'a transaction that may still enqueue has not ended: try again', {
     retryAfter: 5,
   });
+}
+
+/** Step 1; answers the queue's id. */
+async function closeEmpty(connection: Connection, context: Context<Engine>, name: string): Promise<number> {
+  const { tenant } = context;
+  await connection.query(LOCK_DEAD_LETTERS, [tenant.id]);
+  const { id, referrer, queue } = await find(connection, tenant.id, name);
+  if (referrer !== null) {
+    throw conflict(`${context.mayUse(referrer) ? referrer : 'another queue'} sends its dead jobs to this queue`);
+  }
+  const state = (['scheduled', 'ready', 'leased', 'dead'] as const).find((each) => queue.counts[each] > 0);
+  if (state !== undefined) throw conflict(`the queue holds ${state} jobs`);
+  const act: ClosingAct = { by: byOf(context), name, before: recordedWhole(queue) };
+  await connection.query(CLOSE, [id, true, JSON.stringify(act)]);
+  return id;
 }
 
 async function olderTransactionsEnded({ database }: Engine): Promise<boolean> {
@@ -85,12 +99,13 @@ async function olderTransactionsEnded({ database }: Engine): Promise<boolean> {
 interface Target {
   readonly id: number;
   readonly referrer: string | null;
+  readonly queue: Queue;
 }
 
 async function find(connection: Connection, tenantId: string, name: string): Promise<Target> {
-  const [target] = await connection.query<Target>(FIND, [tenantId, name]);
+  const [target] = await connection.query<Omit<Target, 'queue'>>(FIND, [tenantId, name]);
   if (target === undefined) throw noSuchQueue();
-  return target;
+  return { ...target, queue: (await readQueue(connection, tenantId, name)).queue };
 }
 
 function conflict(reason: string): ServiceError {
@@ -112,14 +127,14 @@ const CLEAR_REFERENCES: Statement = {
   text: `update queue
 set dead_letter_queue_id = null, updated_at = clock_timestamp()
 where dead_letter_queue_id = $1::int
-returning id`,
+returning id, name`,
 };
 
 // A queue that is closed for good keeps no reference, or it would hold up the deletion of the queue it names.
 const CLOSE: Statement = {
   name: 'queue-delete-close',
   text: `update queue
-set closed_at = clock_timestamp(), closing = $2::boolean,
+set closed_at = clock_timestamp(), closing = $2::boolean, closing_act = $3::jsonb,
   dead_letter_queue_id = case when $2::boolean then dead_letter_queue_id end
 where id = $1::int and closed_at is null`,
 };
@@ -127,7 +142,7 @@ where id = $1::int and closed_at is null`,
 const REOPEN: Statement = {
   name: 'queue-delete-reopen',
   text: `update queue
-set closed_at = null, closing = false
+set closed_at = null, closing = false, closing_act = null
 where id = $1::int and closing`,
 };
 

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { type Context, defineOperation } from '../core/operation.js';
 import { decodeCursor, DEFAULT_PAGE_LIMIT, encodeCursor, pageInput } from '../core/page.js';
 import type { Engine } from '../hotpath/engine.js';
+import { usable } from '../jobs/read-jobs.js';
 import { Queue, readQueues } from './queue.js';
 
 export const listQueues = defineOperation({
@@ -21,6 +22,7 @@ export const listQueues = defineOperation({
       tenantId: context.tenant.id,
       after,
       limit: limit + 1,
+      usable: usable(context),
     });
     if (queues.length <= limit) return { queues };
     const page = queues.slice(0, limit);

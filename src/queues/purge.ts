@@ -1,9 +1,11 @@
 import { Type } from 'typebox';
+import { recordAct } from '../audit/record-act.js';
 import { type Context, defineOperation } from '../core/operation.js';
 import type { Statement } from '../db/pool.js';
 import type { Engine } from '../hotpath/engine.js';
 import { queueName } from '../jobs/enqueue-fields.js';
 import { noSuchQueue } from './queue.js';
+import { recordedQueue } from './recorded.js';
 
 export const purgeQueue = defineOperation({
   name: 'PurgeQueue',
@@ -16,11 +18,18 @@ export const purgeQueue = defineOperation({
   http: [{ method: 'POST', path: '/v1/queues/:queue/purge', status: 202 }],
   input: Type.Object({ queue: queueName }),
   output: Type.Object({ purged: Type.Integer({ description: 'Scheduled and ready jobs at that moment.' }) }),
-  run: async ({ engine, tenant }: Context<Engine>, input) => {
-    const [row] = await engine.database.ordinary.query<{ id: number; purged: number }>(PURGE, [tenant.id, input.queue]);
-    if (row === undefined) throw noSuchQueue();
-    engine.wakeups.changed(row.id);
-    return { purged: row.purged };
+  run: async (context: Context<Engine>, input) => {
+    const { engine, tenant } = context;
+    const { id, purged } = await engine.database.ordinary.transaction(async (connection) => {
+      const [row] = await connection.query<{ id: number; purged: number }>(PURGE, [tenant.id, input.queue]);
+      if (row === undefined) throw noSuchQueue();
+      // Recorded even with none: what came in after the count and before the cut is purged too.
+      const after = `{"purged":${row.purged}}`;
+      await recordAct(connection, context, { action: 'PurgeQueue', target: recordedQueue(input.queue), after });
+      return row;
+    });
+    engine.wakeups.changed(id);
+    return { purged };
   },
 });
 

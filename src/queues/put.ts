@@ -1,11 +1,14 @@
 import { type Static, Type } from 'typebox';
+import { recordAct } from '../audit/record-act.js';
 import { type Context, defineOperation } from '../core/operation.js';
 import type { Connection, Statement } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
+import { refuseBeyond } from '../hotpath/queue-quota.js';
 import { queueName } from '../jobs/enqueue-fields.js';
-import { CYCLE, LOCK_DEAD_LETTERS, MAKE_DEAD_LETTER_QUEUE } from './dead-letter-queue.js';
+import { CYCLE, LOCK_DEAD_LETTERS, MAKE_QUEUE } from './dead-letter-queue.js';
 import { Queue, readQueue } from './queue.js';
+import { recordedQueue, recordedSettings } from './recorded.js';
 import { completeSettings, DEFAULT_SETTINGS, NamedSettings, SETTING_NAMES, type SettingName } from './settings.js';
 
 const Input = Type.Object({
@@ -31,24 +34,39 @@ export const putQueue = defineOperation({
   input: Input,
   output: Queue,
   example: { visibilityTimeout: '60s', maxAttempts: 10, retry: { type: 'fixed', delays: ['1m', '5m', '30m'] } },
-  run: async ({ engine, tenant }: Context<Engine>, input) => {
+  run: async (context: Context<Engine>, input) => {
+    const { engine, tenant } = context;
     const both = (input.reset ?? []).find((name) => input[name] !== undefined);
     if (both !== undefined) throw conflicting([both, 'reset'], `${both} is both set and reset`);
     const { ordinary } = engine.database;
-    const changed =
-      input.deadLetterQueue === undefined
-        ? [await put(ordinary, tenant.id, input)]
-        : await ordinary.transaction((connection) => putWithDeadLetters(connection, tenant.id, input));
+    const names = [...new Set([input.queue, input.deadLetterQueue ?? input.queue])];
+    const { changed, queue } = await ordinary.transaction(async (connection) => {
+      await refuseBeyond(connection, { tenantId: tenant.id, most: tenant.limits.queues }, names);
+      const made = await makeDeadLetterQueue(connection, tenant.id, input.deadLetterQueue);
+      const before = await lockOrMake(connection, tenant.id, input.queue);
+      const id = await change(connection, tenant.id, input);
+      if (input.deadLetterQueue !== undefined) await refuseCycle(connection, id);
+      const after = await readQueue(connection, tenant.id, input.queue);
+      await record(connection, context, { before, after: after.queue });
+      return { changed: [...made, id], queue: after.queue };
+    });
     for (const id of changed) engine.wakeups.changed(id);
-    return (await readQueue(ordinary, tenant.id, input.queue)).queue;
+    return queue;
   },
 });
 
 /** Under a lock of the tenant, since two changes at once could make a cycle that neither sees. */
-async function putWithDeadLetters(connection: Connection, tenantId: string, input: Input): Promise<number[]> {
+async function makeDeadLetterQueue(
+  connection: Connection,
+  tenantId: string,
+  name: string | undefined,
+): Promise<number[]> {
+  if (name === undefined) return [];
   await connection.query(LOCK_DEAD_LETTERS, [tenantId]);
-  const made = await connection.query<{ id: number }>(MAKE_DEAD_LETTER_QUEUE, [tenantId, input.deadLetterQueue]);
-  const id = await put(connection, tenantId, input);
+  return (await connection.query<{ id: number }>(MAKE_QUEUE, [tenantId, name])).map(({ id }) => id);
+}
+
+async function refuseCycle(connection: Connection, id: number): Promise<void> {
   const [found] = await connection.query<{ cycle: boolean; missing: boolean }>(CYCLE, [id]);
   if (found!.missing) throw beingDeleted('deadLetterQueue');
   if (found!.cycle) {
@@ -57,14 +75,34 @@ async function putWithDeadLetters(connection: Connection, tenantId: string, inpu
       fields: [{ field: 'deadLetterQueue', message }],
     });
   }
-  return [...made.map((queue) => queue.id), id];
 }
 
-async function put(connection: Pick<Connection, 'query'>, tenantId: string, input: Input): Promise<number> {
+/** The queue as it is before the change, its row locked; undefined when it was made just now. Throws UNAVAILABLE. */
+async function lockOrMake(connection: Connection, tenantId: string, name: string): Promise<Queue | undefined> {
+  const made = await connection.query(MAKE_QUEUE, [tenantId, name]);
+  if (made.length > 0) return undefined;
+  const locked = await connection.query(LOCK_QUEUE, [tenantId, name]);
+  if (locked.length === 0) throw beingDeleted('queue');
+  return (await readQueue(connection, tenantId, name)).queue;
+}
+
+/** Into the audit log, unless every setting is as it was. */
+async function record(
+  connection: Connection,
+  context: Context<Engine>,
+  queue: { readonly before: Queue | undefined; readonly after: Queue },
+): Promise<void> {
+  const before = queue.before === undefined ? undefined : recordedSettings(queue.before);
+  const after = recordedSettings(queue.after);
+  if (before === after) return;
+  await recordAct(connection, context, { action: 'PutQueue', target: recordedQueue(queue.after.name), before, after });
+}
+
+async function change(connection: Connection, tenantId: string, input: Input): Promise<number> {
   const settings = completeSettings(input);
   const named = SETTING_NAMES.filter((name) => settings[name] !== undefined || input.reset?.includes(name));
   const value = (name: SettingName) => settings[name] ?? DEFAULT_SETTINGS[name] ?? null;
-  const [row] = await connection.query<{ id: number }>(PUT, [
+  const [row] = await connection.query<{ id: number }>(CHANGE, [
     tenantId,
     input.queue,
     named,
@@ -84,8 +122,6 @@ async function put(connection: Pick<Connection, 'query'>, tenantId: string, inpu
     settings.rateLimit?.per ?? null,
   ]);
   if (row !== undefined) return row.id;
-  const [standing] = await connection.query<{ closing: boolean }>(STANDING, [tenantId, input.queue]);
-  if (standing?.closing === true) throw beingDeleted('queue');
   throw conflicting(['retainPayload', 'retainCompleted'], 'retainPayload must not be longer than retainCompleted');
 }
 
@@ -97,41 +133,36 @@ function beingDeleted(field: string): ServiceError {
   return new ServiceError('UNAVAILABLE', `${field} is being deleted: try again`, { retryAfter: 1 });
 }
 
-// Locks the row of the queue it makes or changes; may run beside itself and everything else. Makes or changes nothing, and
-// answers no row, when payloads would be kept longer than their jobs. Index queue_name.
-const PUT: Statement = {
-  name: 'queue-put',
-  text: `insert into queue (tenant_id, name, visibility_timeout, max_attempts, retry, max_lease_duration, retain_completed,
-  retain_payload, retain_dead, idempotency_window, max_payload_bytes, max_backlog, dead_letter_queue_id,
-  max_in_flight, rate_limit_jobs, rate_limit_per)
-select $1::uuid, $2::text, $4::int, $5::int, $6::jsonb, $7::bigint, $8::bigint, $9::bigint, $10::bigint, $11::bigint, $12::int,
-  $13::bigint, (select d.id from queue d where d.tenant_id = $1::uuid and d.name = $14::text and d.closed_at is null),
-  $15::int, $16::int, $17::bigint
-where $9::bigint is null or $9::bigint <= $8::bigint
-  or exists (select from queue q where q.tenant_id = $1::uuid and q.name = $2::text and q.closed_at is null)
-on conflict (tenant_id, name) where closed_at is null do update
-set visibility_timeout = case when 'visibilityTimeout' = any($3::text[]) then excluded.visibility_timeout else queue.visibility_timeout end,
-  max_attempts = case when 'maxAttempts' = any($3::text[]) then excluded.max_attempts else queue.max_attempts end,
-  retry = case when 'retry' = any($3::text[]) then excluded.retry else queue.retry end,
-  max_lease_duration = case when 'maxLeaseDuration' = any($3::text[]) then excluded.max_lease_duration else queue.max_lease_duration end,
-  retain_completed = case when 'retainCompleted' = any($3::text[]) then excluded.retain_completed else queue.retain_completed end,
-  retain_payload = case when 'retainPayload' = any($3::text[]) then excluded.retain_payload else queue.retain_payload end,
-  retain_dead = case when 'retainDead' = any($3::text[]) then excluded.retain_dead else queue.retain_dead end,
-  idempotency_window = case when 'idempotencyWindow' = any($3::text[]) then excluded.idempotency_window else queue.idempotency_window end,
-  max_payload_bytes = case when 'maxPayloadBytes' = any($3::text[]) then excluded.max_payload_bytes else queue.max_payload_bytes end,
-  max_backlog = case when 'maxBacklog' = any($3::text[]) then excluded.max_backlog else queue.max_backlog end,
-  dead_letter_queue_id = case when 'deadLetterQueue' = any($3::text[]) then excluded.dead_letter_queue_id else queue.dead_letter_queue_id end,
-  max_in_flight = case when 'maxInFlight' = any($3::text[]) then excluded.max_in_flight else queue.max_in_flight end,
-  rate_limit_jobs = case when 'rateLimit' = any($3::text[]) then excluded.rate_limit_jobs else queue.rate_limit_jobs end,
-  rate_limit_per = case when 'rateLimit' = any($3::text[]) then excluded.rate_limit_per else queue.rate_limit_per end,
-  updated_at = case when cardinality($3::text[]) > 0 then clock_timestamp() else queue.updated_at end
-where queue.closed_at is null and coalesce(
-  case when 'retainPayload' = any($3::text[]) then excluded.retain_payload else queue.retain_payload end <=
-  case when 'retainCompleted' = any($3::text[]) then excluded.retain_completed else queue.retain_completed end, true)
-returning id`,
+// Locks the row of a queue that is not being deleted until the transaction ends; index queue_name.
+const LOCK_QUEUE: Statement = {
+  name: 'queue-put-lock',
+  text: `select id from queue where tenant_id = $1::uuid and name = $2 and closed_at is null for no key update`,
 };
 
-const STANDING: Statement = {
-  name: 'queue-put-standing',
-  text: `select closing from queue where tenant_id = $1::uuid and name = $2 and (closed_at is null or closing)`,
+// The row is locked, by LOCK_QUEUE or by having been made. Changes nothing, and answers no row, when payloads would be kept
+// longer than their jobs. Index queue_name.
+const CHANGE: Statement = {
+  name: 'queue-put',
+  text: `update queue
+set visibility_timeout = case when 'visibilityTimeout' = any($3::text[]) then $4::int else visibility_timeout end,
+  max_attempts = case when 'maxAttempts' = any($3::text[]) then $5::int else max_attempts end,
+  retry = case when 'retry' = any($3::text[]) then $6::jsonb else retry end,
+  max_lease_duration = case when 'maxLeaseDuration' = any($3::text[]) then $7::bigint else max_lease_duration end,
+  retain_completed = case when 'retainCompleted' = any($3::text[]) then $8::bigint else retain_completed end,
+  retain_payload = case when 'retainPayload' = any($3::text[]) then $9::bigint else retain_payload end,
+  retain_dead = case when 'retainDead' = any($3::text[]) then $10::bigint else retain_dead end,
+  idempotency_window = case when 'idempotencyWindow' = any($3::text[]) then $11::bigint else idempotency_window end,
+  max_payload_bytes = case when 'maxPayloadBytes' = any($3::text[]) then $12::int else max_payload_bytes end,
+  max_backlog = case when 'maxBacklog' = any($3::text[]) then $13::bigint else max_backlog end,
+  dead_letter_queue_id = case when 'deadLetterQueue' = any($3::text[]) then (
+    select d.id from queue d where d.tenant_id = $1::uuid and d.name = $14::text and d.closed_at is null)
+    else dead_letter_queue_id end,
+  max_in_flight = case when 'maxInFlight' = any($3::text[]) then $15::int else max_in_flight end,
+  rate_limit_jobs = case when 'rateLimit' = any($3::text[]) then $16::int else rate_limit_jobs end,
+  rate_limit_per = case when 'rateLimit' = any($3::text[]) then $17::bigint else rate_limit_per end,
+  updated_at = case when cardinality($3::text[]) > 0 then clock_timestamp() else updated_at end
+where tenant_id = $1::uuid and name = $2::text and closed_at is null and coalesce(
+  case when 'retainPayload' = any($3::text[]) then $9::bigint else retain_payload end <=
+  case when 'retainCompleted' = any($3::text[]) then $8::bigint else retain_completed end, true)
+returning id`,
 };

@@ -51,12 +51,22 @@ export async function readQueue(
   return { id: row.id, queue: toQueue(row, counts) };
 }
 
+export interface QueuePage {
+  readonly tenantId: string;
+  readonly after: string;
+  readonly limit: number;
+  /** Names, and beginnings of names, of the queues that the caller may see; null for all. */
+  readonly usable: readonly [names: readonly string[] | null, prefixes: readonly string[] | null];
+}
+
 /** Up to `limit` open queues of the tenant whose names come after `after`, in the order of their names. */
-export async function readQueues(
-  connection: Pick<Connection, 'query'>,
-  page: { readonly tenantId: string; readonly after: string; readonly limit: number },
-): Promise<Queue[]> {
-  const rows = await connection.query<QueueRow>(QUEUES_BY_NAME, [page.tenantId, page.after, page.limit]);
+export async function readQueues(connection: Pick<Connection, 'query'>, page: QueuePage): Promise<Queue[]> {
+  const rows = await connection.query<QueueRow>(QUEUES_BY_NAME, [
+    page.tenantId,
+    page.after,
+    page.limit,
+    ...page.usable,
+  ]);
   const counts = await readCounts(
     connection,
     rows.map(({ id }) => id),
@@ -112,6 +122,8 @@ const QUEUES_BY_NAME: Statement = {
 from queue q
 left join queue d on d.id = q.dead_letter_queue_id
 where q.tenant_id = $1::uuid and q.name > $2 and q.closed_at is null
+  and ($4::text[] is null or q.name = any($4::text[])
+    or exists (select from unnest($5::text[]) as own(prefix) where starts_with(q.name, own.prefix)))
 order by q.name
 limit $3::int`,
 };

@@ -1,11 +1,13 @@
 import { type Static, Type } from 'typebox';
+import { recordAct } from '../audit/record-act.js';
 import { type Context, defineOperation } from '../core/operation.js';
-import type { Statement } from '../db/pool.js';
+import type { Connection, Statement } from '../db/pool.js';
 import { invalidField } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
 import { queueName } from '../jobs/enqueue-fields.js';
 import { BEGINNING, choiceParameters, DeadChoice } from './dead-filter.js';
 import { noSuchQueue } from './queue.js';
+import { recordedChoice, recordedQueue } from './recorded.js';
 
 const BATCH = 1000;
 const LONGEST_SPREAD_SECONDS = 366 * 86_400;
@@ -47,7 +49,8 @@ export const redriveDead = defineOperation({
     }),
   }),
   example: { filter: { kind: 'mail', reason: 'attempts_spent' }, rate: 10 },
-  run: async ({ engine, tenant }: Context<Engine>, input) => {
+  run: async (context: Context<Engine>, input) => {
+    const { engine, tenant } = context;
     const choice = choiceParameters(input);
     const names = [tenant.id, input.queue, input.toQueue ?? input.queue];
     const [found] = await engine.database.ordinary.query<Found>(MATCH, [...names, ...choice]);
@@ -58,7 +61,13 @@ export const redriveDead = defineOperation({
     }
     if (input.dryRun === true) return { matched: found.matched, redriven: 0 };
     const { sourceId, targetId, now } = found;
-    const redriven = await redrive(engine, [sourceId, ...choice, targetId, now], input.rate);
+    const act = {
+      action: 'RedriveDead',
+      target: recordedQueue(input.queue),
+      after: recordedChoice(input, found.matched),
+    };
+    const parameters = [sourceId, ...choice, targetId, now];
+    const redriven = await redrive(engine, { parameters, rate: input.rate }, (first) => recordAct(first, context, act));
     return { matched: found.matched, redriven };
   },
 });
@@ -78,23 +87,36 @@ interface Batch {
   readonly lastJobId: string | null;
 }
 
-/** Batch after batch, each one statement, until none is left; answers how many were moved. */
-async function redrive(engine: Engine, parameters: readonly unknown[], rate: number | undefined): Promise<number> {
+interface Redrive {
+  readonly parameters: readonly unknown[];
+  readonly rate: number | undefined;
+}
+
+/**
+ * Batch after batch, each one transaction, until none is left; answers how many were moved. The act is recorded with the first
+ * batch that moves any: recorded with the last, it would be missing when the process ends in between.
+ */
+async function redrive(
+  { database, wakeups }: Engine,
+  { parameters, rate }: Redrive,
+  record: (connection: Connection) => Promise<void>,
+): Promise<number> {
   const interval = rate === undefined ? null : 1 / rate;
   let last: readonly unknown[] = BEGINNING;
   let redriven = 0;
   for (;;) {
-    const [batch] = await engine.database.ordinary.query<Batch>(REDRIVE, [
-      ...parameters,
-      interval,
-      redriven,
-      BATCH,
-      ...last,
-    ]);
-    const { moved, targetId, firstDueAt, lastEndedAt, lastJobId } = batch!;
+    const values = [...parameters, interval, redriven, BATCH, ...last];
+    const isFirst = redriven === 0;
+    const { moved, targetId, firstDueAt, lastEndedAt, lastJobId } = await database.ordinary.transaction(
+      async (connection) => {
+        const [batch] = await connection.query<Batch>(REDRIVE, values);
+        if (isFirst && batch!.moved > 0) await record(connection);
+        return batch!;
+      },
+    );
     redriven += moved;
-    if (firstDueAt !== null) engine.wakeups.scheduled(firstDueAt);
-    else if (moved > 0) engine.wakeups.ready([targetId]);
+    if (firstDueAt !== null) wakeups.scheduled(firstDueAt);
+    else if (moved > 0) wakeups.ready([targetId]);
     if (moved < BATCH) return redriven;
     last = [lastEndedAt, lastJobId];
   }

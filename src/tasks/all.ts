@@ -1,6 +1,7 @@
 import { Connections, INDEX_SETTINGS } from '../db/pool.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
+import type { Callers } from '../tenants/callers.js';
 import { CHECK_TIMEOUT_MS, createCheck } from './check.js';
 import { createDeleteQueues } from './delete-queues.js';
 import { expireJobs } from './expire-jobs.js';
@@ -8,12 +9,21 @@ import { foldCounts } from './fold-counts.js';
 import { forwardDead } from './forward-dead.js';
 import { markRates } from './mark-rates.js';
 import { pollForWork } from './poll.js';
+import { fireSchedules } from './fire-schedules.js';
 import { promoteDue } from './promote-due.js';
 import { createPrune } from './prune.js';
+import { createPruneAudit } from './prune-audit.js';
 import { createPurge } from './purge.js';
 import { raiseFloors } from './raise-floors.js';
 import { returnExpired } from './return-expired.js';
 import type { Task } from './runner.js';
+import { createDeliverWebhooks } from './deliver-webhooks.js';
+import { fanOutEvents } from './fan-out-events.js';
+import { watchBacklogsTask } from './watch-backlogs.js';
+import { createDeleteTenants } from './delete-tenants.js';
+import { createMarkKeysUsed } from './mark-keys-used.js';
+import { createShareLimits } from './share-limits.js';
+import { createWatchCallers } from './watch-callers.js';
 import { createSampleDepth } from './sample-depth.js';
 import { vacuumTask } from './vacuum.js';
 import { watchEndings } from './watch-endings.js';
@@ -21,10 +31,17 @@ import { watchEndings } from './watch-endings.js';
 /** Every background task. */
 export function createTasks({
   url,
+  callers,
+  auditRetentionDays,
+  background,
   metrics,
   log,
 }: {
   readonly url: string;
+  readonly callers: Callers;
+  readonly auditRetentionDays: number;
+  /** Whether the service works by itself, and not by ticks alone. */
+  readonly background: boolean;
   readonly metrics: Metrics;
   readonly log: Log;
 }): {
@@ -49,6 +66,7 @@ export function createTasks({
       pollForWork,
       raiseFloors,
       promoteDue,
+      fireSchedules,
       returnExpired,
       expireJobs,
       foldCounts,
@@ -59,6 +77,15 @@ export function createTasks({
       createPrune(),
       createSampleDepth(metrics),
       watchEndings,
+      createWatchCallers(callers.watch),
+      createShareLimits(callers.allowances),
+      createMarkKeysUsed(callers.keys),
+      createDeleteTenants(),
+      // In the order in which a tick brings an event to its endpoint.
+      watchBacklogsTask,
+      fanOutEvents,
+      createDeliverWebhooks(!background),
+      createPruneAudit(auditRetentionDays),
       vacuumTask(vacuum, log),
       createCheck({ connections: check, metrics, log }),
     ],

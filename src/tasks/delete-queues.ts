@@ -134,6 +134,9 @@ const DELETE_QUEUE: Statement = {
 ),
 counts as (
   delete from queue_count where queue_id = any(array(select id from free))
+),
+rate as (
+  delete from queue_rate where queue_id = any(array(select id from free))
 )
 delete from queue where id = any(array(select id from free))`,
 };

@@ -1,5 +1,6 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
 import { ServiceError } from '../errors.js';
+import type { ChoreResult } from '../hotpath/chores.js';
 import type { Engine } from '../hotpath/engine.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
@@ -26,6 +27,8 @@ export interface Task {
    */
   readonly share?: number;
   run(engine: Engine): Promise<TaskResult>;
+  /** Ends what its runs have begun and not waited for. */
+  stop?(): Promise<void>;
 }
 
 export interface TaskRunnerParts {
@@ -41,6 +44,11 @@ export interface TaskRunner {
   stop(): Promise<void>;
   /** Runs a task now, after the run under way if there is one. Throws what the task throws, or Error for an unknown name. */
   runOnce(name: string): Promise<TaskResult>;
+  /**
+   * Runs every task now, one after the other, and those that have more to do again, up to `mostRuns` runs of each. A task that fails
+   * does not hold up the others.
+   */
+  round(mostRuns: number): Promise<readonly ChoreResult[]>;
 }
 
 const JITTER = 0.1;
@@ -64,6 +72,11 @@ export function createTaskRunner(parts: TaskRunnerParts): TaskRunner {
       const loop = loops.get(name);
       if (loop === undefined) throw new Error(`no task is called ${name}`);
       return loop.runOnce();
+    },
+    round: async (mostRuns) => {
+      const results: ChoreResult[] = [];
+      for (const [name, loop] of loops) results.push({ name, ...(await loop.runRound(mostRuns)) });
+      return results;
     },
   };
 }
@@ -90,13 +103,28 @@ class Loop {
   async stop(): Promise<void> {
     this.stopped = true;
     clearTimeout(this.timer);
-    await this.running;
+    await Promise.all([this.task.stop?.(), this.running]);
   }
 
   runOnce(): Promise<TaskResult> {
     const run = this.running.then(() => this.measured());
     this.running = run.catch(() => undefined);
     return run;
+  }
+
+  async runRound(mostRuns: number): Promise<Omit<ChoreResult, 'name'>> {
+    const did: Record<string, number> = {};
+    try {
+      for (let run = 1; ; run += 1) {
+        const { counts, again = false } = await this.runOnce();
+        this.recovered();
+        for (const [what, count] of Object.entries(counts)) did[what] = (did[what] ?? 0) + count;
+        if (!again || run >= mostRuns) return { did, isDone: !again, failed: false };
+      }
+    } catch (error) {
+      this.failed(error);
+      return { did, isDone: false, failed: true };
+    }
   }
 
   private plan(milliseconds: number): void {

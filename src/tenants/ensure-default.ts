@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { v7 } from 'uuid';
 import type { Connections, Statement } from '../db/pool.js';
-import { insertKey } from './create-api-key.js';
+import { ServiceError } from '../errors.js';
+import { insertKey } from './key-rows.js';
 import { KnownKeys } from './known-keys.js';
 import { hashSecret } from './secret.js';
 
@@ -25,10 +26,15 @@ export async function ensureDefaultKey(
 ): Promise<string> {
   if (keptSecret !== undefined) {
     const caller = await new KnownKeys(connections).find({ secret: keptSecret, hash: hashSecret(keptSecret) });
-    if (caller?.tenant?.id === tenantId && SCOPES.every((scope) => caller.scopes.has(scope))) return keptSecret;
+    if (
+      !(caller instanceof ServiceError) &&
+      caller.tenant?.id === tenantId &&
+      SCOPES.every((scope) => caller.scopes.has(scope))
+    )
+      return keptSecret;
   }
   const name = `local-${randomBytes(4).toString('hex')}`;
-  const { secret } = await insertKey(connections, { tenantId, name, scopes: [...SCOPES], expiresAt: undefined });
+  const { secret } = await insertKey(connections, { tenantId, name, scopes: SCOPES });
   return secret;
 }
 
@@ -37,12 +43,12 @@ const CREATE: Statement = {
   name: 'default-tenant-create',
   text: `insert into tenant (id, name)
 values ($1::uuid, 'default')
-on conflict (name) do nothing`,
+on conflict (name) where closed_at is null do nothing`,
 };
 
 const FIND: Statement = {
   name: 'default-tenant-find',
   text: `select id as "tenantId"
 from tenant
-where name = 'default'`,
+where name = 'default' and closed_at is null`,
 };

@@ -1,7 +1,8 @@
 import { type Static, Type } from 'typebox';
+import { idOrName } from '../core/names.js';
 import { type AdminContext, defineAdminOperation } from '../core/operation.js';
 import type { Engine } from '../hotpath/engine.js';
-import { findTenant, idOrName, Tenant } from './tenant.js';
+import { findTenant, Tenant } from './tenant.js';
 
 const Input = Type.Object({ tenant: idOrName('Id or name of the tenant.') });
 

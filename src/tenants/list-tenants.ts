@@ -28,9 +28,10 @@ export const listTenants = defineAdminOperation({
 // Walks the primary key; ids are UUID v7, so their order is that of creation.
 const LIST: Statement = {
   name: 'tenants-list',
-  text: `select id, name, auto_create_queues as "autoCreateQueues", (extract(epoch from created_at) * 1000000)::float8 as "createdAt"
+  text: `select id, name, case when suspended_at is null then 'active' else 'suspended' end as state,
+  auto_create_queues as "autoCreateQueues", limits, (extract(epoch from created_at) * 1000000)::float8 as "createdAt"
 from tenant
-where id > $1::uuid
+where id > $1::uuid and closed_at is null
 order by id
 limit $2::int`,
 };

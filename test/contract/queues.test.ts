@@ -81,6 +81,8 @@ test('settings are taken at their bounds and refused one step beyond, naming fie
 
 test('maxBacklog refuses what is beyond it with 429 and Retry-After, and takes jobs again when there is room', async () => {
   await putQueue(client, 'narrow', { maxBacklog: 2 });
+  const three = [{ queue: 'narrow' }, { queue: 'narrow' }, { queue: 'narrow' }];
+  assertProblem(await client.post('/v1/jobs/batch', { jobs: three }), { status: 429, code: 'BACKLOG_FULL' });
   await enqueue(client, 'narrow');
   await enqueue(client, 'narrow', { delay: '1h' });
   const full = await client.post('/v1/queues/narrow/jobs', {});

@@ -9,12 +9,22 @@ import {
 import { loadSync } from '@grpc/proto-loader';
 import { errorOf } from './grpc-client.js';
 
-const definition = loadSync(['stint/v1/jobs.proto', 'stint/v1/queues.proto', 'stint/v1/admin.proto'], {
-  includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
-  longs: Number,
-  enums: String,
-  defaults: true,
-});
+const definition = loadSync(
+  [
+    'stint/v1/jobs.proto',
+    'stint/v1/queues.proto',
+    'stint/v1/schedules.proto',
+    'stint/v1/events.proto',
+    'stint/v1/account.proto',
+    'stint/v1/admin.proto',
+  ],
+  {
+    includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
+    longs: Number,
+    enums: String,
+    defaults: true,
+  },
+);
 const { stint } = loadPackageDefinition(definition) as any;
 
 /** Otherwise all clients of a process share one. */
@@ -29,7 +39,12 @@ export interface CallOptions {
 /** A gRPC client of a user: messages in, messages out. */
 export interface GrpcClient {
   /** Makes a unary call; rejects with the library's error. */
-  call(service: 'Jobs' | 'Queues' | 'Admin', method: string, message: object, options?: CallOptions): Promise<any>;
+  call(
+    service: 'Jobs' | 'Queues' | 'Schedules' | 'Events' | 'Account' | 'Admin',
+    method: string,
+    message: object,
+    options?: CallOptions,
+  ): Promise<any>;
   work(): WorkerStream;
   close(): void;
 }
@@ -45,7 +60,7 @@ export interface WorkerStream {
 /** A client with that key. */
 export function grpcClient(target: string, key: string): GrpcClient {
   const services = Object.fromEntries(
-    ['Jobs', 'Queues', 'Admin'].map((name) => [
+    ['Jobs', 'Queues', 'Schedules', 'Events', 'Account', 'Admin'].map((name) => [
       name,
       new stint.v1[name](target, credentials.createInsecure(), OWN_CONNECTION),
     ]),

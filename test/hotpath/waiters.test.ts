@@ -90,6 +90,7 @@ function bench(): Bench {
       visibilityTimeout: undefined,
       worker: undefined,
       departure,
+      park: () => () => undefined,
       idled: () => undefined,
     });
   return { shelf, waiters, lease };

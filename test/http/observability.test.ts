@@ -17,6 +17,25 @@ test('a log line is JSON with an ISO time and the level in words, and hides secr
   assert.doesNotMatch(lines[0]!, /xyz/);
 });
 
+test('of an error and its causes the log has message, stack and codes, and no value that a statement was about', () => {
+  const lines: string[] = [];
+  const log = createLog('info', { write: (line: string) => void lines.push(line) });
+  const refused = { severity: 'ERROR', code: '22P02', detail: 'xyz-1', where: 'xyz-2', parameters: ['xyz-3'] };
+  const cause = Object.assign(new Error('invalid input syntax for type uuid: "xyz-4 "quoted""'), refused);
+  const lost = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED', config: { url: 'xyz-5' } });
+  const error = new Error('it failed', { cause: new AggregateError([cause, lost], 'both failed') });
+  log.error({ err: error }, 'failed');
+  log.error({ err: 'a text' }, 'failed');
+  const [first, second] = lines.map((line) => JSON.parse(line).err);
+  assert.deepEqual([first.type, first.message, first.cause.message], ['Error', 'it failed', 'both failed']);
+  const [one, other] = first.cause.errors;
+  assert.deepEqual([one.code, one.message], ['22P02', 'invalid input syntax for type uuid: [redacted]']);
+  assert.deepEqual([other.code, other.message], ['ECONNREFUSED', 'connect ECONNREFUSED']);
+  assert.match(one.stack, /^Error: invalid input syntax for type uuid: \[redacted\]\n +at /);
+  assert.doesNotMatch(lines.join(''), /xyz/);
+  assert.deepEqual(second, { message: 'a text' });
+});
+
 test('C79: a queue that is no longer sampled vanishes from the metrics', async () => {
   const metrics = createMetrics();
   metrics.queueDepth([{ tenant: 'acme', queue: 'old', state: 'ready', value: 3 }]);

@@ -2,6 +2,9 @@ import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions }
 import { connect, type Socket } from 'node:net';
 import type { TestContext } from 'node:test';
 import { Type } from 'typebox';
+import { createAddressOf } from '../../src/core/address.js';
+import type { Admission } from '../../src/core/admission.js';
+import { createAdmit } from '../../src/core/admit.js';
 import type { Departure } from '../../src/core/departure.js';
 import { createInvoke } from '../../src/core/invoke.js';
 import { type Caller, type Context, defineOperation, type Operation, type Scope } from '../../src/core/operation.js';
@@ -156,9 +159,12 @@ export async function startToy(t: TestContext, options: Partial<HttpServerOption
   const metrics = createMetrics();
   const logLines: string[] = [];
   const log = createLog('info', { write: (line: string) => void logLines.push(line) });
+  const refused = (): void => undefined;
+  const admit = createAdmit({ authenticate, admission, refused });
   const server = await createHttpServer<Toy>({
     operations: toyOperations,
-    invoke: createInvoke({ engine: toy, authenticate, metrics, log }),
+    invoke: createInvoke({ engine: toy, admit, admission, refused, metrics, log }),
+    addressOf: createAddressOf([]),
     metrics,
     log,
     ready: () => Promise.resolve({ ok: true, detail: 'fine' }),
@@ -170,14 +176,32 @@ export async function startToy(t: TestContext, options: Partial<HttpServerOption
   return { toy, port, server, metrics, logLines };
 }
 
-const TENANT = { id: 't1', name: 'acme', autoCreateQueues: true };
+const TENANT = { id: 't1', name: 'acme', autoCreateQueues: true, limits: {} };
+
+/** Nobody has a limit. */
+const admission: Admission = {
+  request: () => undefined,
+  mayStore: () => undefined,
+  jobs: () => () => undefined,
+  begin: () => () => undefined,
+};
 
 async function authenticate(authorization: string | undefined): Promise<Caller> {
   await new Promise((resolve) => setImmediate(resolve));
   const scopes: Record<string, readonly Scope[]> = { 'Bearer all': ['enqueue', 'work', 'manage'], 'Bearer none': [] };
   const held = scopes[authorization ?? ''];
   if (held === undefined) throw new ServiceError('UNAUTHENTICATED', 'no such key');
-  return { keyId: 'k1', keyName: 'key', scopes: new Set(held), tenant: TENANT };
+  return {
+    kind: 'key',
+    id: 'k1',
+    name: 'key',
+    secretHash: undefined,
+    scopes: new Set(held),
+    queues: undefined,
+    limits: {},
+    expiresAt: undefined,
+    tenant: TENANT,
+  };
 }
 
 export interface Answered {

@@ -1,3 +1,4 @@
+import { createPoster } from '../../src/events/poster.js';
 import { DatabaseClock } from '../../src/hotpath/clock.js';
 import { createDatabase } from '../../src/hotpath/create-database.js';
 import { createEngine } from '../../src/hotpath/create-engine.js';
@@ -36,7 +37,9 @@ export function openEngine(service: Pick<TestService, 'database'>): {
     database: createDatabase({ ...shared, connections: 1 }),
     clock: new DatabaseClock(),
     maxWaiting: 1_000,
-    credentials: { forget: () => undefined },
+    onCredentials: () => undefined,
+    poster: createPoster({ allowedNetworks: [] }),
+    chores: { round: () => Promise.resolve([]) },
     onScheduled: () => undefined,
   });
   const close = async (): Promise<void> => {

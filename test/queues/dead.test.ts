@@ -162,7 +162,7 @@ test('deleting dead jobs takes bodies and attempts along, and other jobs not', a
 test('another tenant redrives and deletes nothing, by whatever ids', async () => {
   const queueId = await queueWith('j');
   const ids = await place(room, 'dead', { queueId, count: 2 });
-  const other = { id: '01890000-0000-7000-8000-000000000003', name: 'other', autoCreateQueues: true };
+  const other = { id: '01890000-0000-7000-8000-000000000003', name: 'other', autoCreateQueues: true, limits: {} };
   await room.sql('insert into tenant (id, name) values ($1, $2)', [other.id, other.name]);
   await room.call(putQueue, { queue: 'j' }, other);
   assert.deepEqual(await room.call(redriveDead, { queue: 'j', ids }, other), { matched: 0, redriven: 0 });

@@ -133,7 +133,7 @@ test('a purge waits for whoever moves jobs under a share lock of the queue, and 
 });
 
 test('another tenant cannot purge, and an unknown queue is not found', async () => {
-  const other = { id: '01890000-0000-7000-8000-000000000002', name: 'other', autoCreateQueues: true };
+  const other = { id: '01890000-0000-7000-8000-000000000002', name: 'other', autoCreateQueues: true, limits: {} };
   await assert.rejects(room.call(purgeQueue, { queue: 'a' }, other), { code: 'NOT_FOUND' });
   await assert.rejects(room.call(purgeQueue, { queue: 'nowhere' }), { code: 'NOT_FOUND' });
 });

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { v7 } from 'uuid';
-import { Departure } from '../../src/core/departure.js';
 import type { Operation, Tenant } from '../../src/core/operation.js';
 import { compileValidator } from '../../src/core/validate.js';
 import { Connections } from '../../src/db/pool.js';
 import { Endings } from '../../src/hotpath/endings.js';
 import type { Engine } from '../../src/hotpath/engine.js';
 import { QueueDirectory } from '../../src/hotpath/queue-directory.js';
+import { contextOf } from '../helpers/context.js';
 import { createDatabase, query } from '../helpers/postgres.js';
 
 /** A database of its own with the parts of an engine that queues and tasks touch; wake-ups are written down. */
@@ -34,7 +34,12 @@ export async function openRoom() {
     },
     endings: Object.assign(endings, { ended: (ids: Iterable<string>) => void woken.ended.push(...ids) }),
   } as unknown as Engine;
-  const tenant: Tenant = { id: randomUUID(), name: `tenant-${database.url.slice(-8)}`, autoCreateQueues: true };
+  const tenant: Tenant = {
+    id: randomUUID(),
+    name: `tenant-${database.url.slice(-8)}`,
+    autoCreateQueues: true,
+    limits: {},
+  };
   const sql = <R extends object = any>(text: string, values: unknown[] = []) =>
     query<R>(inSchema(database.url), text, values);
   await sql('insert into tenant (id, name) values ($1, $2)', [tenant.id, tenant.name]);
@@ -47,15 +52,7 @@ export async function openRoom() {
     /** Runs an operation as the door would: validated, for this tenant. */
     call: async (operation: Operation<Engine>, input: object, as = tenant): Promise<any> => {
       compileValidator(operation.input)(input);
-      const caller = { keyId: randomUUID(), keyName: 'test', scopes: new Set(operation.scopes), tenant: as };
-      const context = {
-        engine,
-        caller,
-        tenant: as,
-        departure: new Departure(),
-        requestId: 'test',
-        idled: () => undefined,
-      };
+      const context = contextOf(engine, as);
       return operation.run(context, input as never);
     },
     queueId: async (name: string): Promise<number> =>

@@ -23,7 +23,7 @@ const fieldsOf =
   };
 
 test('a queue made by its first enqueue has the same settings as one put without any', async () => {
-  await room.engine.queues.findOrCreate(room.tenant.id, 'enqueued');
+  await room.engine.queues.findOrCreate(room.tenant, 'enqueued');
   const made = await room.call(getQueue, { queue: 'enqueued' });
   const put = await room.call(putQueue, { queue: 'put' });
   for (const name of SETTING_NAMES) {
@@ -145,7 +145,7 @@ test('two PUTs at once make one queue', async () => {
 });
 
 test('queues are listed by name, page by page, and only those of the tenant', async () => {
-  const other = { id: '01890000-0000-7000-8000-000000000001', name: 'other', autoCreateQueues: true };
+  const other = { id: '01890000-0000-7000-8000-000000000001', name: 'other', autoCreateQueues: true, limits: {} };
   await room.sql('insert into tenant (id, name) values ($1, $2)', [other.id, other.name]);
   for (const name of ['x3', 'x1', 'X2']) await room.call(putQueue, { queue: name }, other);
   const first = await room.call(listQueues, { limit: 2 }, other);

@@ -12,6 +12,7 @@ import { INVARIANTS } from '../../src/tasks/invariants.js';
 import type { Task } from '../../src/tasks/runner.js';
 import { enqueue, lease, leased, leaseOne, putQueue, settleOk } from '../contract/jobs.js';
 import { checkInvariants } from '../helpers/invariants.js';
+import { noCallers } from '../helpers/callers.js';
 import { type Client, startTestService, type TestService } from '../helpers/service.js';
 import { openEngine } from '../model/real.js';
 
@@ -255,7 +256,14 @@ describe('the check', () => {
   it('finds nothing while jobs come, are leased and end on all sides', { timeout: 60_000 }, async () => {
     const metrics = createMetrics();
     const lines: string[] = [];
-    const tasks = createTasks({ url: service.database.url, metrics, log: logTo(lines, 'error') });
+    const tasks = createTasks({
+      url: service.database.url,
+      callers: noCallers(service.database.url),
+      auditRetentionDays: 400,
+      background: true,
+      metrics,
+      log: logTo(lines, 'error'),
+    });
     const { engine, close } = openEngine(service);
     const check = tasks.list.find(({ name }) => name === 'check')!;
     let ended = 0;

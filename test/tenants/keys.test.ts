@@ -6,16 +6,20 @@ import type { Operation } from '../../src/core/operation.js';
 import { compileValidator } from '../../src/core/validate.js';
 import { ServiceError } from '../../src/errors.js';
 import type { Engine } from '../../src/hotpath/engine.js';
-import type { ApiKey } from '../../src/tenants/api-key.js';
+import { createMarkKeysUsed } from '../../src/tasks/mark-keys-used.js';
 import { createAuthenticate } from '../../src/tenants/authenticate.js';
-import { createApiKey, type CreatedKey } from '../../src/tenants/create-api-key.js';
+import { createApiKey } from '../../src/tenants/create-key.js';
+import type { ApiKey, CreatedKey } from '../../src/tenants/api-key.js';
 import { createTenant } from '../../src/tenants/create-tenant.js';
 import { ensureDefaultKey, ensureDefaultTenant } from '../../src/tenants/ensure-default.js';
 import { getTenant } from '../../src/tenants/get-tenant.js';
 import { KnownKeys } from '../../src/tenants/known-keys.js';
-import { listApiKeys } from '../../src/tenants/list-api-keys.js';
+import { KnownTenants } from '../../src/tenants/known-tenants.js';
+import { fixedRootKeys } from '../../src/tenants/root-keys.js';
+import { Tokens } from '../../src/tenants/tokens.js';
+import { listApiKeys } from '../../src/tenants/list-keys.js';
 import { listTenants } from '../../src/tenants/list-tenants.js';
-import { revokeApiKey } from '../../src/tenants/revoke-api-key.js';
+import { revokeApiKey } from '../../src/tenants/revoke-key.js';
 import type { CredentialMemory } from '../../src/core/presented.js';
 import { createSecret, hashSecret, keyIdOf } from '../../src/tenants/secret.js';
 import type { Tenant } from '../../src/tenants/tenant.js';
@@ -41,10 +45,14 @@ let made = 0;
 const newKey = (more: Record<string, unknown> = {}) =>
   run<CreatedKey>(createApiKey, { tenant: tenant.id, name: `key-${++made}`, scopes: ['work'], ...more });
 
-/** As another instance, which remembers nothing yet. */
-/** As a promise whatever it knows by heart. */
+/** As another instance, which remembers nothing yet; a promise whatever it knows by heart. */
 function authenticator(keys = new KnownKeys(parts.connections), adminKey = ADMIN_KEY) {
-  const authenticate = createAuthenticate({ keys, adminKey });
+  const authenticate = createAuthenticate({
+    keys,
+    tenants: new KnownTenants(parts.connections),
+    tokens: new Tokens({ issuers: [], onTrouble: () => undefined }),
+    rootHashes: fixedRootKeys(adminKey === '' ? [] : [adminKey]),
+  });
   return async (header: string | undefined, memory: CredentialMemory = { presented: undefined }) =>
     await authenticate(header, memory);
 }
@@ -117,7 +125,7 @@ describe('tenants', () => {
       names.push(...page.tenants.map(({ name }) => name));
       cursor = page.nextCursor;
     }
-    const rows = await parts.sql('select name from stint.tenant order by id');
+    const rows = await parts.sql(`select name from stint.tenant where name not like '.%' order by id`);
     assert.deepEqual(
       names,
       rows.map(({ name }) => name),
@@ -133,9 +141,9 @@ describe('API keys', () => {
   test('let their holder in, with tenant, name and scopes', async () => {
     const key = await newKey({ scopes: ['work', 'read'] });
     const caller = await authenticator()(`Bearer ${key.secret}`);
-    assert.deepEqual([caller.keyId, caller.keyName, [...caller.scopes]], [key.id, key.name, ['work', 'read']]);
-    assert.deepEqual(caller.tenant, { id: tenant.id, name: 'acme', autoCreateQueues: true });
-    assert.equal((await authenticator()(`bearer  ${key.secret} `)).keyId, key.id);
+    assert.deepEqual([caller.id, caller.name, [...caller.scopes]], [key.id, key.name, ['work', 'read']]);
+    assert.deepEqual(caller.tenant, { id: tenant.id, name: 'acme', autoCreateQueues: true, limits: {} });
+    assert.equal((await authenticator()(`bearer  ${key.secret} `)).id, key.id);
   });
 
   test('are kept as a hash, and show their secret once', async () => {
@@ -180,7 +188,7 @@ describe('API keys', () => {
     const authenticate = authenticator();
     await assert.rejects(newKey({ expiresAt: Date.now() * 1000 - 1 }), code('INVALID_ARGUMENT', 'expiresAt'));
     const key = await newKey({ expiresAt: (Date.now() + 400) * 1000 });
-    assert.equal((await authenticate(`Bearer ${key.secret}`)).keyId, key.id);
+    assert.equal((await authenticate(`Bearer ${key.secret}`)).id, key.id);
     const deadline = Date.now() + 3_000;
     const refused = async () => authenticate(`Bearer ${key.secret}`).then(() => false, code('UNAUTHENTICATED'));
     while (!(await refused())) {
@@ -201,17 +209,28 @@ describe('API keys', () => {
     await assert.rejects(run(revokeApiKey, { tenant: 'acme', key: key.name }), code('NOT_FOUND'));
   });
 
-  test('C67: a look-up that is under way when its key is revoked is not remembered', async () => {
+  test('C67: a look-up that is under way when its key is revoked is not remembered, nor joined', async () => {
     const key = await newKey();
-    const authenticate = authenticator(parts.keys);
-    const before = authenticate(`Bearer ${key.secret}`);
-    parts.keys.forget(key.id);
-    await before;
-    await parts.sql('update stint.api_key set revoked_at = now() where id = $1', [key.id]);
+    const meanwhile: Promise<unknown>[] = [];
+    const slow = {
+      query: async (...args: Parameters<typeof parts.connections.query>) => {
+        const rows = await parts.connections.query(...args);
+        if (meanwhile.length === 0) {
+          await parts.sql('update stint.api_key set revoked_at = now() where id = $1', [key.id]);
+          known.forget();
+          meanwhile.push(authenticate(`Bearer ${key.secret}`).then(() => 'let in', code('UNAUTHENTICATED')));
+        }
+        return rows;
+      },
+    } as unknown as typeof parts.connections;
+    const known = new KnownKeys(slow);
+    const authenticate = authenticator(known);
+    assert.equal((await authenticate(`Bearer ${key.secret}`)).id, key.id);
+    assert.deepEqual(await Promise.all(meanwhile), [true]);
     await assert.rejects(authenticate(`Bearer ${key.secret}`), code('UNAUTHENTICATED'));
   });
 
-  test('C67: what another instance remembers is at most 5 s old', async (t) => {
+  test('C67: what another instance remembers is at most 2 s old', async (t) => {
     const key = await newKey();
     const authenticate = authenticator();
     const began = performance.now();
@@ -219,9 +238,9 @@ describe('API keys', () => {
     t.mock.method(performance, 'now', () => began + passed);
     await authenticate(`Bearer ${key.secret}`);
     await parts.sql('update stint.api_key set revoked_at = now() where id = $1', [key.id]);
-    passed = 4_900;
+    passed = 1_900;
     await authenticate(`Bearer ${key.secret}`);
-    passed = 5_000;
+    passed = 2_000;
     await assert.rejects(authenticate(`Bearer ${key.secret}`), code('UNAUTHENTICATED'));
   });
 
@@ -238,17 +257,17 @@ describe('API keys', () => {
     };
     assert.deepEqual(await refusal(key.id), await refusal(v7()));
     assert.deepEqual(await refusal(key.name), await refusal('nothing'));
-    assert.equal((await authenticator()(`Bearer ${key.secret}`)).keyId, key.id);
+    assert.equal((await authenticator()(`Bearer ${key.secret}`)).id, key.id);
   });
 });
 
 describe('authentication', () => {
   test('takes the admin key, which belongs to no tenant', async () => {
     const caller = await authenticator()(`Bearer ${ADMIN_KEY}`);
-    assert.deepEqual([caller.keyName, [...caller.scopes], caller.tenant], ['root', ['admin'], undefined]);
+    assert.deepEqual([caller.name, [...caller.scopes], caller.tenant], ['root', ['admin'], undefined]);
   });
 
-  test('lets nobody in by an empty admin key', async () => {
+  test('lets nobody in by a root key when there is none', async () => {
     const authenticate = authenticator(parts.keys, '');
     for (const header of ['Bearer ', 'Bearer  ', 'Bearer x'])
       await assert.rejects(authenticate(header), code('UNAUTHENTICATED'));
@@ -302,7 +321,7 @@ describe('authentication', () => {
     const flood = Array.from({ length: 12_000 }, () => authenticate(`Bearer ${createSecret(v7())}`));
     assert.ok((await Promise.allSettled(flood)).every(({ status }) => status === 'rejected'));
     assert.ok(parts.calls() - calls <= 13, `${parts.calls() - calls} calls`);
-    assert.equal((known as unknown as { bad: Map<string, unknown> }).bad.size, 10_000);
+    assert.equal(known.size, 10_001);
     await authenticate(`Bearer ${key.secret}`);
     assert.ok(parts.calls() - calls <= 13);
   });
@@ -317,7 +336,49 @@ describe('authentication', () => {
     const authenticate = authenticator(new KnownKeys(flaky));
     await assert.rejects(authenticate(`Bearer ${key.secret}`), code('UNAVAILABLE'));
     away = false;
-    assert.equal((await authenticate(`Bearer ${key.secret}`)).keyId, key.id);
+    assert.equal((await authenticate(`Bearer ${key.secret}`)).id, key.id);
+  });
+});
+
+describe('when a key was used last', () => {
+  const lastUsed = async (id: string): Promise<Date | null> =>
+    (await parts.sql('select last_used_at as at from stint.api_key where id = $1', [id]))[0].at as Date | null;
+
+  test('is noted once for all its calls of a minute, whatever the number of instances', async () => {
+    const [key, unused] = [await newKey(), await newKey()];
+    const instances = [1, 2].map(() => new KnownKeys(parts.connections));
+    const use = () => Promise.all(instances.map((known) => authenticator(known)(`Bearer ${key.secret}`)));
+    const mark = () => Promise.all(instances.map((known) => createMarkKeysUsed(known).run(parts.engine)));
+    for (let calls = 0; calls < 100; calls += 1) await use();
+    assert.equal(await lastUsed(key.id), null, 'a call writes nothing');
+    await mark();
+    const noted = await lastUsed(key.id);
+    assert.ok(noted !== null && Math.abs(noted.getTime() - Date.now()) < 30_000);
+    instances.forEach((known) => known.forget());
+    await use();
+    await mark();
+    assert.deepEqual(await lastUsed(key.id), noted);
+    await parts.sql(`update stint.api_key set last_used_at = last_used_at - interval '1 minute' where id = $1`, [
+      key.id,
+    ]);
+    await mark();
+    const before = await lastUsed(key.id);
+    instances.forEach((known) => known.forget());
+    await use();
+    await mark();
+    assert.ok((await lastUsed(key.id))!.getTime() > before!.getTime() + 50_000);
+    assert.equal(await lastUsed(unused.id), null);
+  });
+
+  test('is not touched by a wrong secret, or one that is refused', async () => {
+    const [key, revoked] = [await newKey(), await newKey()];
+    await parts.sql('update stint.api_key set revoked_at = now() where id = $1', [revoked.id]);
+    const known = new KnownKeys(parts.connections);
+    const authenticate = authenticator(known);
+    for (const secret of [createSecret(key.id), revoked.secret]) {
+      await assert.rejects(authenticate(`Bearer ${secret}`), code('UNAUTHENTICATED'));
+    }
+    assert.deepEqual(await createMarkKeysUsed(known).run(parts.engine), { counts: { keys: 0 } });
   });
 });
 
@@ -343,7 +404,7 @@ describe('the default tenant', () => {
     assert.equal(await ensureDefaultKey(parts.connections, tenantId, secret), secret);
     const caller = await authenticator()(`Bearer ${secret}`);
     assert.deepEqual([caller.tenant?.name, [...caller.scopes]], ['default', ['enqueue', 'work', 'read', 'manage']]);
-    await run(revokeApiKey, { tenant: 'default', key: caller.keyId });
+    await run(revokeApiKey, { tenant: 'default', key: caller.id });
     const next = await ensureDefaultKey(parts.connections, tenantId, secret);
     assert.notEqual(next, secret);
     const other = await newKey();

@@ -7,6 +7,7 @@ import { Endings } from '../../src/hotpath/endings.js';
 import type { Engine } from '../../src/hotpath/engine.js';
 import { QueueDirectory } from '../../src/hotpath/queue-directory.js';
 import { KnownKeys } from '../../src/tenants/known-keys.js';
+import { contextOf } from '../helpers/context.js';
 import { createDatabase, query } from '../helpers/postgres.js';
 
 /** A database, and as much of an engine as operations need that neither enqueue nor lease. */
@@ -29,18 +30,12 @@ export async function openParts() {
     queues: new QueueDirectory(connections),
     endings: new Endings(),
     clock: new DatabaseClock(),
-    credentials: keys,
+    credentials: { changed: () => keys.forget() },
     wakeups: {
       ready: (ids: Iterable<number>) => woken.ready.push(...ids),
       scheduled: (at: number) => woken.scheduled.push(at),
     },
   } as unknown as Engine;
-  const base = {
-    engine,
-    requestId: 'r',
-    idled: () => undefined,
-    caller: { keyId: v7(), keyName: 'k', scopes: new Set<never>(), tenant: undefined },
-  };
   return {
     connections,
     engine,
@@ -49,8 +44,8 @@ export async function openParts() {
     calls: () => calls,
     sql: <R extends Record<string, unknown> = any>(text: string, values: unknown[] = []) =>
       query<R>(database.url, text, values),
-    as: (tenant: Tenant, departure = new Departure()): Context<Engine> => ({ ...base, departure, tenant }),
-    admin: { ...base, departure: new Departure() } satisfies AdminContext<Engine>,
+    as: (tenant: Tenant, departure = new Departure()): Context<Engine> => contextOf(engine, tenant, { departure }),
+    admin: contextOf(engine, undefined) as AdminContext<Engine>,
     close: async () => {
       await connections.close();
       await database.drop();
@@ -64,7 +59,7 @@ export type Parts = Awaited<ReturnType<typeof openParts>>;
 export async function addTenant({ sql }: Parts, name = `t-${v7()}`): Promise<Tenant> {
   const id = v7();
   await sql('insert into stint.tenant (id, name) values ($1, $2)', [id, name]);
-  return { id, name, autoCreateQueues: true };
+  return { id, name, autoCreateQueues: true, limits: {} };
 }
 
 /** Polls until it holds. */

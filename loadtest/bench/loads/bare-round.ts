@@ -14,6 +14,7 @@ export function roundFor({ queueId, tenantId, batch }: BareLoad, start: Start): 
     visibilityTimeout: undefined,
     worker: undefined,
     departure: NEVER,
+    park: () => () => undefined,
     idled: () => undefined,
   };
   return {
@@ -26,6 +27,8 @@ export function roundFor({ queueId, tenantId, batch }: BareLoad, start: Start): 
         busy: true,
         until: Infinity,
         timer: undefined,
+        ended: undefined,
+        unpark: undefined,
         idleSince: undefined,
         idle: 0,
         answer: () => undefined,

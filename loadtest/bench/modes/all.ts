@@ -7,6 +7,7 @@ import { deep } from './deep.js';
 import { horizon } from './horizon.js';
 import { idle } from './idle.js';
 import { instances } from './instances.js';
+import { neighbours } from './neighbours.js';
 import { notify } from './notify.js';
 import { queues } from './queues.js';
 import { retention } from './retention.js';
@@ -33,4 +34,5 @@ export const MODES: Readonly<Record<string, (rig: Rig) => Promise<Table>>> = {
   dashboard,
   stress,
   work,
+  neighbours,
 };
