@@ -41,8 +41,9 @@ create table schedule (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   check ((cron is null) <> (every is null)),
+  check (every >= 1000),
   unique (tenant_id, name)
-) with (fillfactor = 70);
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 create index schedule_due on schedule (look_at) where look_at is not null;
 
 -- The instants that have fired: one of a schedule makes one job, whoever comes twice. Rows are kept for an hour.

@@ -31,6 +31,8 @@ const MOST = 100_000;
 export class QueueDirectory {
   private readonly byName = new Map<string, { readonly queue: KnownQueue; readonly at: number }>();
   private readonly byNumber = new Map<number, KnownQueue>();
+  /** Look-ups that have not been sent. */
+  private wanted = new Map<string, LookUp>();
 
   constructor(private readonly connections: Connections) {}
 
@@ -44,9 +46,8 @@ export class QueueDirectory {
   async find(tenantId: string, name: string): Promise<KnownQueue | undefined> {
     const known = this.known(tenantId, name);
     if (known !== undefined) return known;
-    const [queue] = await this.connections.query<KnownQueue>(FIND, [tenantId, name]);
+    const queue = await this.lookUp(tenantId, name);
     if (queue === undefined) this.byName.delete(keyOf(tenantId, name));
-    else this.remember(queue);
     return queue;
   }
 
@@ -117,6 +118,31 @@ export class QueueDirectory {
     }
   }
 
+  /** All look-ups of a turn go in one query: a thousand workers that wait for what is not there ask anew at one moment. */
+  private lookUp(tenantId: string, name: string): Promise<KnownQueue | undefined> {
+    const key = keyOf(tenantId, name);
+    const begun = this.wanted.get(key);
+    if (begun !== undefined) return begun.promise;
+    let settle!: Pick<LookUp, 'resolve' | 'reject'>;
+    const promise = new Promise<KnownQueue | undefined>((resolve, reject) => (settle = { resolve, reject }));
+    if (this.wanted.size === 0) setImmediate(() => void this.sendLookUps());
+    this.wanted.set(key, { tenantId, name, promise, ...settle });
+    return promise;
+  }
+
+  private async sendLookUps(): Promise<void> {
+    const { wanted } = this;
+    this.wanted = new Map();
+    try {
+      const found = new Map(
+        (await this.findMany([...wanted.values()])).map((queue) => [keyOf(queue.tenantId, queue.name), queue]),
+      );
+      for (const [key, { resolve }] of wanted) resolve(found.get(key));
+    } catch (error) {
+      for (const { reject } of wanted.values()) reject(error);
+    }
+  }
+
   private create({ tenantId, most }: QueueQuota, name: string, together: readonly string[]): Promise<unknown[]> {
     if (most === undefined) return this.connections.query(CREATE, [tenantId, name]);
     return this.connections.transaction(async (connection) => {
@@ -135,20 +161,21 @@ export class QueueDirectory {
   }
 }
 
+interface LookUp {
+  readonly tenantId: string;
+  readonly name: string;
+  readonly promise: Promise<KnownQueue | undefined>;
+  readonly resolve: (queue: KnownQueue | undefined) => void;
+  readonly reject: (error: unknown) => void;
+}
+
 const NO_LIMITS = { limited: false, rateInterval: null };
 
 function keyOf(tenantId: string, name: string): string {
   return `${tenantId} ${name}`;
 }
 
-// All four are single index look-ups on queue_name or the primary key; CREATE may run beside itself.
-const FIND: Statement = {
-  name: 'queue-find',
-  text: `select id, tenant_id as "tenantId", name, max_payload_bytes as "maxPayloadBytes", idempotency_window::float8 as "idempotencyWindow",
-  (max_in_flight is not null or rate_limit_jobs is not null) as limited, rate_limit_per::float8 / rate_limit_jobs as "rateInterval"
-from queue where tenant_id = $1::uuid and name = $2 and closed_at is null`,
-};
-
+// All three are single index look-ups on queue_name or the primary key; CREATE may run beside itself.
 const FIND_MANY: Statement = {
   name: 'queue-find-many',
   text: `select q.id, q.tenant_id as "tenantId", q.name, q.max_payload_bytes as "maxPayloadBytes", q.idempotency_window::float8 as "idempotencyWindow",

@@ -1,20 +1,12 @@
-import { setImmediate as yieldToOthers } from 'node:timers/promises';
+import type { Connections } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Engine } from '../hotpath/engine.js';
-import { CronFault } from './cron.js';
-import { planFires } from './plan-fires.js';
-import { type DueRow, type DueSchedules, readDue, readStored } from './read-due.js';
-import { timingOf } from './schedule.js';
-import { type InstantsAfter, instantsOf } from './timing.js';
-import { type Failure, type Planned, writeFailures, writeFires, writeRests } from './write-fires.js';
+import { planRound, UNKNOWN_FAULT } from './plan-round.js';
+import { readDue } from './read-due.js';
+import { type Planned, writeFailures, writeFires, writeRests, type Written } from './write-fires.js';
 
 /** Schedules of one round. */
 const MOST = 500;
-/** Jobs, and bytes of jobs, that one statement makes, but for what one schedule makes by itself. */
-const MOST_JOBS = 1_000;
-const MOST_BYTES = 8 * 1024 * 1024;
-/** Milliseconds of arithmetic after which others have their turn. */
-const TURN_MS = 10;
 
 export interface Fired {
   readonly counts: Readonly<Record<'fired' | 'missed' | 'skipped' | 'failed', number>>;
@@ -32,120 +24,42 @@ export async function fireDue(engine: Engine): Promise<Fired> {
   const { tasks } = engine.database;
   const read = await readDue(tasks, MOST);
   const resting = read.due.filter(({ isResting }) => isResting);
-  const round = await plan(engine, read);
+  const { planned, failures, isCut } = await planRound(engine, read);
   if (resting.length > 0) await writeRests(tasks, resting);
-  if (round.failures.length > 0) await writeFailures(tasks, round.failures);
-  const { planned } = round;
-  const { queueIds, closedQueueIds, ...done } = planned.length === 0 ? NOTHING : await writeFires(tasks, planned);
+  if (failures.length > 0) await writeFailures(tasks, failures);
+  const { queueIds, closedQueueIds, ...done } = await writeAll(tasks, planned);
   engine.wakeups.ready(queueIds);
   engine.queues.forget(closedQueueIds);
   return {
-    counts: { ...done, failed: done.failed + round.failures.length },
-    again: round.isCut || read.due.length === MOST,
+    counts: { ...done, failed: done.failed + failures.length },
+    again: isCut || read.due.length === MOST,
     next: read.next === null ? undefined : (read.next - read.now) / 1_000,
   };
 }
 
-const NOTHING = { fired: 0, missed: 0, skipped: 0, failed: 0, queueIds: [], closedQueueIds: [] };
+const NOTHING: Written = { fired: 0, missed: 0, skipped: 0, failed: 0, queueIds: [], closedQueueIds: [] };
 
-interface Round {
-  readonly planned: readonly Planned[];
-  readonly failures: readonly Failure[];
-  /** Some of what was read did not fit. */
-  readonly isCut: boolean;
-}
-
-async function plan(engine: Engine, { due, now }: DueSchedules): Promise<Round> {
-  const active = due.filter(({ isResting }) => !isResting);
-  const rooms = await roomsOf(engine, active);
-  const instantsFor = remembering();
-  const queueFor = makingQueues(engine);
-  const planned: Planned[] = [];
-  const failures: Failure[] = [];
-  let [jobs, bytes] = [0, 0];
-  let turn = performance.now();
-  for (const row of active) {
-    if (jobs >= MOST_JOBS || bytes >= MOST_BYTES) return { planned, failures, isCut: true };
-    if (performance.now() - turn > TURN_MS) {
-      await yieldToOthers();
-      turn = performance.now();
-    }
-    try {
-      const fires = planFires({ ...row, instants: instantsFor(row), from: row.nextFire }, now);
-      takeRoom(rooms, row, fires.fires.length);
-      const queueId = row.queueId ?? (await queueFor(row));
-      planned.push({ row, queueId, plan: fires });
-      jobs += fires.fires.length;
-      bytes += fires.fires.length * row.size;
-    } catch (error) {
-      failures.push({ row, error: reasonOf(error) });
+/** What the database refuses for something in one of them is written in halves, until that one is found. */
+async function writeAll(connections: Connections, planned: readonly Planned[]): Promise<Written> {
+  if (planned.length === 0) return NOTHING;
+  try {
+    return await writeFires(connections, planned);
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
+    if (planned.length === 1) {
+      await writeFailures(connections, [{ row: planned[0]!.row, error: UNKNOWN_FAULT }]);
+      return { ...NOTHING, failed: 1 };
     }
   }
-  return { planned, failures, isCut: false };
-}
-
-/** Many schedules have the same expression: it is read once. */
-function remembering(): (row: DueRow) => InstantsAfter {
-  const known = new Map<string, InstantsAfter>();
-  return (row) => {
-    const timing = timingOf(row);
-    const key = JSON.stringify(timing);
-    let instants = known.get(key);
-    if (instants === undefined) {
-      instants = rememberingNext(instantsOf(timing));
-      known.set(key, instants);
-    }
-    return instants;
+  const middle = Math.ceil(planned.length / 2);
+  const one = await writeAll(connections, planned.slice(0, middle));
+  const other = await writeAll(connections, planned.slice(middle));
+  return {
+    fired: one.fired + other.fired,
+    missed: one.missed + other.missed,
+    skipped: one.skipped + other.skipped,
+    failed: one.failed + other.failed,
+    queueIds: [...one.queueIds, ...other.queueIds],
+    closedQueueIds: [...one.closedQueueIds, ...other.closedQueueIds],
   };
-}
-
-function rememberingNext(instants: InstantsAfter): InstantsAfter {
-  const known = new Map<number, number | undefined>();
-  return (micros) => {
-    if (!known.has(micros)) known.set(micros, instants(micros));
-    return known.get(micros);
-  };
-}
-
-/** Jobs that limited tenants may still store. */
-async function roomsOf({ database }: Engine, rows: readonly DueRow[]): Promise<Map<string, number>> {
-  const limited = rows.filter(({ limits }) => limits.storedJobs !== undefined);
-  if (limited.length === 0) return new Map();
-  const stored = await readStored(database.tasks, [...new Set(limited.map(({ tenantId }) => tenantId))]);
-  return new Map(limited.map(({ tenantId, limits }) => [tenantId, limits.storedJobs! - (stored.get(tenantId) ?? 0)]));
-}
-
-function takeRoom(rooms: Map<string, number>, { tenantId, limits }: DueRow, jobs: number): void {
-  const room = rooms.get(tenantId);
-  if (room === undefined || jobs === 0) return;
-  if (room < jobs) throw new ServiceError('QUOTA_EXCEEDED', `the tenant may store ${limits.storedJobs} jobs`);
-  rooms.set(tenantId, room - jobs);
-}
-
-/** Asks once for a queue that many schedules miss. */
-function makingQueues(engine: Engine): (row: DueRow) => Promise<number> {
-  const known = new Map<string, Promise<number>>();
-  return (row) => {
-    const key = `${row.tenantId} ${row.queue}`;
-    const made = known.get(key) ?? makeQueue(engine, row);
-    known.set(key, made);
-    return made;
-  };
-}
-
-async function makeQueue(engine: Engine, { tenantId, autoCreateQueues, limits, queue: name }: DueRow): Promise<number> {
-  if (!autoCreateQueues) throw new ServiceError('NOT_FOUND', 'there is no queue of that name');
-  // The database has just said that there is none: what is remembered is outdated.
-  const outdated = engine.queues.known(tenantId, name);
-  if (outdated !== undefined) engine.queues.forget([outdated.id]);
-  const queue = await engine.queues.findOrCreate({ id: tenantId, limits }, name);
-  engine.wakeups.changed(queue.id);
-  return queue.id;
-}
-
-/** The database being away is nobody's fault: the round fails as a whole. */
-function reasonOf(error: unknown): string {
-  if (error instanceof CronFault) return error.message;
-  if (error instanceof ServiceError && error.cause === undefined) return error.message;
-  throw error;
 }

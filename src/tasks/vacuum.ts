@@ -14,7 +14,7 @@ export function vacuumTask(connections: Connections, log: Pick<Log, 'warn'>): Ta
   return {
     name: 'vacuum',
     every: 2_000,
-    whenIdle: 5_000,
+    whenIdle: 10_000,
     run: async ({ database }) => {
       if (allowed === undefined) {
         allowed = (await database.tasks.query<{ allowed: boolean }>(ALLOWED))[0]!.allowed;

@@ -168,6 +168,26 @@ describe('when clocks change', () => {
     });
   }
 
+  test('the zone of the host does not matter', () => {
+    const before = process.env['TZ'];
+    try {
+      for (const host of ['Australia/Sydney', 'America/Santiago', 'Pacific/Apia']) {
+        process.env['TZ'] = host;
+        assert.equal(new Intl.DateTimeFormat().resolvedOptions().timeZone, host);
+        for (const { zone, cron, from, runs } of CHANGES) {
+          assert.deepEqual(times(cron, zone, from, runs.length), runs, `${cron} in ${zone} on a host in ${host}`);
+        }
+        assert.deepEqual(times('0 * * * *', 'UTC', '2025-10-04T15:30:00Z', 2), [
+          '2025-10-04T16:00',
+          '2025-10-04T17:00',
+        ]);
+      }
+    } finally {
+      if (before === undefined) delete process.env['TZ'];
+      else process.env['TZ'] = before;
+    }
+  });
+
   test('it does not matter when one begins to look, also within the repeated hour', () => {
     for (const { zone, cron, from, runs } of CHANGES) {
       const whole = times(cron, zone, from, runs.length);

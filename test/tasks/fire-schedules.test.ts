@@ -197,6 +197,20 @@ describe('after an absence of eight hours', () => {
     assert.equal(instants.at(-1)! - instants[0]!, 99 * SECOND);
   });
 
+  test('large jobs are made up for in several rounds', async () => {
+    await put({ misfire: 'all', payload: JSON.stringify('x'.repeat(250_000)) });
+    await moveBack(HOUR);
+    const counts: number[] = [];
+    for (let again = true; again;) {
+      const round = await fireDue(room.engine);
+      counts.push(round.counts.fired);
+      assert.equal(round.counts.missed, 0);
+      again = round.again;
+    }
+    assert.deepEqual(counts, [33, 28]);
+    assert.equal(new Set(await instantsOf()).size, 61);
+  });
+
   test('a short absence is none: what is up to 15 s late is on time', async () => {
     await put({ misfire: 'skip', cron: undefined, every: 3_600_000 });
     await room.sql(
@@ -340,6 +354,24 @@ describe('a schedule that cannot fire', () => {
       await moveBack(0, `${name}-${n}`);
     }
     assert.deepEqual((await fireDue(room.engine)).counts, { fired: 2, missed: 0, skipped: 0, failed: 1 });
+  });
+
+  test('for a fault that nobody has foreseen, whether the service meets it or the database', async () => {
+    await put();
+    await moveBack(0);
+    await room.sql('update schedule set expires_after = 9000000000000000000 where name = $1', [name]);
+    await room.call(putSchedule, { name: `${name}-odd`, cron: '* * * * *', queue });
+    await moveBack(0, `${name}-odd`);
+    await room.sql(
+      `update schedule set misfire = 'odd', next_fire_at = next_fire_at - interval '1 hour' where name = $1`,
+      [`${name}-odd`],
+    );
+    for (const n of [1, 2, 3, 4, 5]) {
+      await room.call(putSchedule, { name: `${name}-sound-${n}`, cron: '* * * * *', queue });
+      await moveBack(0, `${name}-sound-${n}`);
+    }
+    assert.deepEqual((await fireDue(room.engine)).counts, { fired: 5, missed: 0, skipped: 0, failed: 2 });
+    assert.equal((await get()).error.message, 'internal error');
   });
 
   test('a suspended tenant’s schedules rest, and are made up for by their policy when it is back', async () => {
