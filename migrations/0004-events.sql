@@ -85,3 +85,19 @@ end
 $$;
 
 create trigger job_dead after insert on dead referencing new table as died for each statement execute function record_deaths();
+
+-- Records an event when a schedule begins to fail, in the very statement that notes it; only for tenants that have a webhook for it.
+create function record_schedule_failure() returns trigger language plpgsql as $$
+begin
+  insert into stint.event (at, tenant_id, type, queue, data)
+  select new.error_at, new.tenant_id, 'schedule.failed', new.queue, jsonb_build_object(
+    'schedule', new.name, 'queue', new.queue, 'error', new.error,
+    'fireAt', to_char(new.next_fire_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'failedAt', to_char(new.error_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+  where exists (select from stint.webhook w where w.tenant_id = new.tenant_id and 'schedule.failed' = any(w.events));
+  return null;
+end
+$$;
+
+create trigger schedule_failed after update of failures on schedule for each row when (old.failures = 0 and new.failures > 0)
+  execute function record_schedule_failure();

@@ -63,6 +63,14 @@ create table audit_event (
 CREATE INDEX audit_event_at ON audit_event (at);
 CREATE INDEX audit_event_tenant ON audit_event (tenant_id, id);
 
+create table backlog_alert (
+  webhook_id uuid not null,
+  queue_id integer not null,
+  since timestamp with time zone default clock_timestamp() not null,
+  constraint backlog_alert_pkey PRIMARY KEY (webhook_id, queue_id),
+  constraint backlog_alert_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES webhook(id) ON DELETE CASCADE
+);
+
 create table dead (
   job_id uuid not null,
   ended_at timestamp with time zone not null,
@@ -81,6 +89,19 @@ create table dead (
   constraint dead_pkey PRIMARY KEY (job_id)
 );
 CREATE INDEX dead_queue ON dead (queue_id, ended_at, job_id);
+
+create table event (
+  seq bigint generated always as identity not null,
+  id uuid default gen_random_uuid() not null,
+  at timestamp with time zone default clock_timestamp() not null,
+  tenant_id uuid not null,
+  type text not null,
+  queue text collate "C",
+  webhook_id uuid,
+  job_id uuid,
+  data jsonb not null,
+  constraint event_pkey PRIMARY KEY (seq)
+) with (autovacuum_vacuum_scale_factor = 0.02);
 
 create table finished (
   job_id uuid not null,
@@ -255,6 +276,58 @@ create table ready (
   constraint ready_pkey PRIMARY KEY (queue_id, rank, pos)
 ) with (autovacuum_enabled = off);
 
+create table schedule (
+  id uuid not null,
+  tenant_id uuid not null,
+  name text collate "C" not null,
+  revision integer default 1 not null,
+  cron text,
+  every bigint,
+  time_zone text not null,
+  anchor_at timestamp with time zone not null,
+  start_at timestamp with time zone,
+  end_at timestamp with time zone,
+  misfire text not null,
+  overlap text not null,
+  queue text collate "C" not null,
+  kind text,
+  payload bytea,
+  content_type text,
+  is_json boolean not null,
+  headers text,
+  rank smallint not null,
+  size integer not null,
+  max_attempts integer,
+  visibility_timeout integer,
+  retry jsonb,
+  expires_after bigint,
+  paused_at timestamp with time zone,
+  next_fire_at timestamp with time zone,
+  look_at timestamp with time zone,
+  last_fire_at timestamp with time zone,
+  last_job_id uuid,
+  missed bigint default 0 not null,
+  skipped bigint default 0 not null,
+  failures integer default 0 not null,
+  error text,
+  error_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  updated_at timestamp with time zone default now() not null,
+  constraint schedule_tenant_id_name_key UNIQUE (tenant_id, name),
+  constraint schedule_pkey PRIMARY KEY (id),
+  constraint schedule_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),
+  constraint schedule_check CHECK (((cron IS NULL) <> (every IS NULL))),
+  constraint schedule_every_check CHECK ((every >= 1000))
+) with (autovacuum_vacuum_scale_factor = 0.02, fillfactor = 70);
+CREATE INDEX schedule_due ON schedule (look_at) WHERE (look_at IS NOT NULL);
+
+create table schedule_fire (
+  schedule_id uuid not null,
+  fire_at timestamp with time zone not null,
+  job_id uuid not null,
+  constraint schedule_fire_pkey PRIMARY KEY (schedule_id, fire_at)
+) with (autovacuum_vacuum_scale_factor = 0.02);
+
 create table scheduled (
   due_at timestamp with time zone not null,
   job_id uuid not null,
@@ -287,6 +360,39 @@ create table tenant (
 );
 CREATE INDEX tenant_closed ON tenant (id) WHERE (closed_at IS NOT NULL);
 CREATE UNIQUE INDEX tenant_name ON tenant (name) WHERE (closed_at IS NULL);
+
+create table webhook (
+  id uuid not null,
+  tenant_id uuid not null,
+  name text collate "C" not null,
+  queue_id integer not null,
+  url text not null,
+  events text[] not null,
+  queues text[],
+  backlog_depth bigint,
+  backlog_age bigint,
+  include_payload boolean not null,
+  max_in_flight integer not null,
+  secret text not null,
+  previous_secret text,
+  previous_until timestamp with time zone,
+  paused_at timestamp with time zone,
+  disabled_at timestamp with time zone,
+  failures integer default 0 not null,
+  opened integer default 0 not null,
+  open_until timestamp with time zone,
+  dropped bigint default 0 not null,
+  last_error text,
+  last_error_at timestamp with time zone,
+  created_at timestamp with time zone default now() not null,
+  updated_at timestamp with time zone default now() not null,
+  constraint webhook_queue_id_key UNIQUE (queue_id),
+  constraint webhook_tenant_id_name_key UNIQUE (tenant_id, name),
+  constraint webhook_pkey PRIMARY KEY (id),
+  constraint webhook_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id)
+) with (fillfactor = 70);
+CREATE INDEX webhook_backlog ON webhook (id) WHERE ('queue.backlog'::text = ANY (events));
+CREATE INDEX webhook_job_dead ON webhook (tenant_id) WHERE ('job.dead'::text = ANY (events));
 
 create view job_state as
  SELECT r.job_id, r.queue_id, 'ready'::text AS state, r.rank, r.epoch, r.lease_id, r.ended, r.attempt, r.releases,
@@ -323,3 +429,50 @@ UNION ALL
     NULL::timestamp with time zone AS due_at, f.worker, f.started_at, NULL::timestamp with time zone AS lease_expires_at,
     false AS cancel_requested, NULL::text AS progress, f.ended_at, NULL::dead_reason AS reason, f.result
    FROM finished f;
+
+CREATE OR REPLACE FUNCTION stint.record_deaths()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if not exists (select from died) or not exists (select from stint.webhook where 'job.dead' = any(events)) then
+    return null;
+  end if;
+  insert into stint.event (at, tenant_id, type, queue, job_id, data)
+  select d.ended_at, q.tenant_id, 'job.dead', q.name, d.job_id, jsonb_build_object(
+    'kind', j.kind, 'attempts', d.attempt, 'reason', d.reason, 'outcome', e.outcome, 'error', e.error,
+    'enqueuedAt', (extract(epoch from j.created_at) * 1000000)::float8)
+  from died d
+  join stint.queue q on q.id = d.queue_id
+  left join lateral (select job.kind, job.created_at from stint.job where job.id = d.job_id offset 0) j on true
+  left join lateral (
+    select a.outcome, a.error
+    from stint.attempt a
+    where a.job_id = d.job_id and (a.error is not null or a.outcome = 'expired')
+    order by a.epoch desc
+    limit 1) e on true
+  where exists (select from stint.webhook w where w.tenant_id = q.tenant_id and 'job.dead' = any(w.events));
+  return null;
+end
+$function$
+;
+
+CREATE OR REPLACE FUNCTION stint.record_schedule_failure()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into stint.event (at, tenant_id, type, queue, data)
+  select new.error_at, new.tenant_id, 'schedule.failed', new.queue, jsonb_build_object(
+    'schedule', new.name, 'queue', new.queue, 'error', new.error,
+    'fireAt', to_char(new.next_fire_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'failedAt', to_char(new.error_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+  where exists (select from stint.webhook w where w.tenant_id = new.tenant_id and 'schedule.failed' = any(w.events));
+  return null;
+end
+$function$
+;
+
+CREATE TRIGGER job_dead AFTER INSERT ON dead REFERENCING NEW TABLE AS died FOR EACH STATEMENT EXECUTE FUNCTION record_deaths();
+
+CREATE TRIGGER schedule_failed AFTER UPDATE OF failures ON schedule FOR EACH ROW WHEN (old.failures = 0 AND new.failures > 0) EXECUTE FUNCTION record_schedule_failure();

@@ -5,6 +5,7 @@ import { deleteWebhook } from './events/delete-webhook.js';
 import { getWebhook } from './events/get-webhook.js';
 import { listWebhooks } from './events/list-webhooks.js';
 import { putWebhook } from './events/put-webhook.js';
+import { redriveDeliveries } from './events/redrive-deliveries.js';
 import { rotateWebhookSecret } from './events/rotate-webhook-secret.js';
 import { testWebhook } from './events/test-webhook.js';
 import type { Engine } from './hotpath/engine.js';
@@ -90,6 +91,7 @@ export const operations: readonly Operation<Engine>[] = [
   deleteWebhook,
   rotateWebhookSecret,
   testWebhook,
+  redriveDeliveries,
   getOwnTenant,
   listOwnKeys,
   createOwnKey,

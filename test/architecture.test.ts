@@ -32,7 +32,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   queues: ['audit', 'jobs', 'core', 'hotpath', 'db', 'errors'],
   jobs: ['core', 'hotpath', 'db', 'errors'],
   tenants: ['audit', 'core', 'hotpath', 'db', 'errors'],
-  events: ['audit', 'jobs', 'core', 'hotpath', 'db', 'errors'],
+  events: ['audit', 'queues', 'jobs', 'core', 'hotpath', 'db', 'errors'],
   audit: ['core', 'hotpath', 'db', 'errors'],
   tasks: ['events', 'queues', 'schedules', 'tenants', 'core', 'hotpath', 'db', 'errors', 'observability'],
   hotpath: ['core', 'db', 'errors', 'observability'],

@@ -17,7 +17,7 @@ export async function dumpSchema(url: string): Promise<string> {
   await client.connect();
   try {
     const blocks: string[] = [];
-    for (const part of [TYPES, SEQUENCES, TABLES, VIEWS, FUNCTIONS]) {
+    for (const part of [TYPES, SEQUENCES, TABLES, VIEWS, FUNCTIONS, TRIGGERS]) {
       const { rows } = await client.query<{ text: string }>(part);
       blocks.push(...rows.map(({ text }) => text));
     }
@@ -105,5 +105,13 @@ select pg_get_functiondef(p.oid) || ';' as text
 from setting, pg_proc p
 where p.pronamespace = 'stint'::regnamespace
 order by p.proname, p.oid`;
+
+const TRIGGERS = `
+with setting as materialized (select set_config('search_path', 'stint', true))
+select pg_get_triggerdef(t.oid, true) || ';' as text
+from setting, pg_trigger t
+join pg_class c on c.oid = t.tgrelid
+where c.relnamespace = 'stint'::regnamespace and not t.tgisinternal
+order by c.relname, t.tgname`;
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await main(process.argv[2]);

@@ -218,6 +218,13 @@ async function useEverything(service: TestService): Promise<void> {
       [id],
     );
 
+  await call('PUT', 'webhooks/w', {
+    url: 'https://hooks.invalid/',
+    events: ['job.dead', 'queue.backlog'],
+    backlog: { depth: 1, oldestAge: '1s' },
+    includePayload: true,
+    paused: true,
+  });
   await call('PUT', 'queues/q', { maxAttempts: 2, retainPayload: '1s', maxBacklog: 1_000 });
   await call('POST', 'queues/q/jobs', { idempotencyKey: 'k', payload: 1 });
   await call('POST', 'queues/q/jobs', { idempotencyKey: 'k', payload: 1 });
@@ -284,6 +291,7 @@ async function useEverything(service: TestService): Promise<void> {
     `update stint.schedule set next_fire_at = date_trunc('minute', now()), look_at = date_trunc('minute', now()), overlap = 'allow'`,
   );
   await call('GET', 'queues');
+  await call('GET', 'webhooks');
   await call('GET', 'tenant');
 }
 

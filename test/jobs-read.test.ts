@@ -374,7 +374,11 @@ describe('waiting for the end of a job', () => {
     const answers = [ended, gone].map((id) => run<Job>(getJob, { id, wait: 60_000 }));
     const other = run<Job>(getJob, { id: waits, wait: 60_000 }, parts.as(tenant, stop));
     const refused = assert.rejects(answers[1]!, code('NOT_FOUND'));
-    await until(() => parts.engine.endings.jobIds().length === 3);
+    // All of them wait, and have been looked at.
+    await until(() => {
+      const { idle, total, waiting } = parts.connections.state();
+      return parts.engine.endings.jobIds().length === 3 && idle === total && waiting === 0;
+    });
     assert.deepEqual(await watchEndings.run(parts.engine), { counts: { ended: 0 } });
     await parts.sql('delete from stint.lease where job_id = any($1)', [[ended, gone]]);
     await place.finished(ended);

@@ -15,8 +15,6 @@ export interface Round {
   readonly failed: number;
   /** Whether more may be ready. */
   readonly isMore: boolean;
-  /** Whether any tenant has a webhook. */
-  readonly isWanted: boolean;
 }
 
 /** The deliveries of an instance: a pump for each endpoint that has something ready, so that none waits for another. */
@@ -34,7 +32,7 @@ export class Deliverer {
   /** Starts what is due. Answers what has been done since the last round; throws what has failed since then but for deliveries. */
   async round(engine: Engine): Promise<Round> {
     this.isMore = false;
-    const { endpoints, isWanted } = await dueEndpoints(engine.database.tasks, [...this.pumps.keys()]);
+    const endpoints = await dueEndpoints(engine.database.tasks, [...this.pumps.keys()]);
     for (const endpoint of endpoints) {
       const parts = {
         engine,
@@ -50,7 +48,7 @@ export class Deliverer {
     this.done = { delivered: 0, failed: 0 };
     this.failure = undefined;
     if (failure !== undefined) throw failure.error;
-    return { ...done, isMore: this.isMore, isWanted };
+    return { ...done, isMore: this.isMore };
   }
 
   /** Begins nothing more, and gives back what does not end soon. */

@@ -16,59 +16,47 @@ export interface Endpoint {
 
 const MOST = 500;
 
-/** Up to 500 webhooks with deliveries that are ready, but for those named; and whether any tenant has a webhook at all. */
-export async function dueEndpoints(
-  connections: Connections,
-  except: readonly string[],
-): Promise<{ readonly endpoints: readonly Endpoint[]; readonly isWanted: boolean }> {
-  const rows = await connections.query<Row>(DUE, [except, MOST]);
-  return { endpoints: rows.flatMap(endpointOf), isWanted: rows[0]?.isWanted ?? false };
+/** Up to 500 webhooks with deliveries that are ready, but for those named. */
+export async function dueEndpoints(connections: Connections, except: readonly string[]): Promise<readonly Endpoint[]> {
+  return (await connections.query<Row>(DUE, [except, MOST])).map(endpointOf);
 }
 
 /** That webhook as it is now; undefined when nothing may be delivered to it any more. */
 export async function dueEndpoint(connections: Connections, id: string): Promise<Endpoint | undefined> {
-  const rows = await connections.query<Row>(STILL_DUE, [id]);
-  return rows.flatMap(endpointOf)[0];
+  const [row] = await connections.query<Row>(STILL_DUE, [id]);
+  return row === undefined ? undefined : endpointOf(row);
 }
 
-interface Row extends Omit<Endpoint, 'secrets' | 'id'> {
-  readonly id: string | null;
+interface Row extends Omit<Endpoint, 'secrets'> {
   readonly secret: string;
   readonly previous: string | null;
-  readonly isWanted: boolean;
 }
 
-function endpointOf({ id, secret, previous, ...row }: Row): Endpoint[] {
-  if (id === null) return [];
-  const { tenantId, queueId, url, maxInFlight, hasFailed, isProbe } = row;
-  const secrets = previous === null ? [secret] : [secret, previous];
-  return [{ id, tenantId, queueId, url, maxInFlight, secrets, hasFailed, isProbe }];
+function endpointOf({ secret, previous, ...row }: Row): Endpoint {
+  return { ...row, secrets: previous === null ? [secret] : [secret, previous] };
 }
 
 // Reads only: all webhooks, and of each the few rows that its queue's counts are the sum of (queue_count_queue). Those that have not failed
 // come first.
 const DUE: Statement = {
   name: 'webhooks-due',
-  text: `select due.*, wanted.some as "isWanted"
-from (select exists (select from webhook) as some) wanted
-left join lateral (
-  select w.id, w.tenant_id as "tenantId", w.queue_id as "queueId", w.url, w.max_in_flight as "maxInFlight", w.secret,
-    case when w.previous_until > clock_timestamp() then w.previous_secret end as previous,
-    w.failures > 0 as "hasFailed", w.open_until is not null as "isProbe"
-  from webhook w
-  join tenant t on t.id = w.tenant_id and t.suspended_at is null and t.closed_at is null
-  where w.paused_at is null and w.disabled_at is null and (w.open_until is null or w.open_until <= clock_timestamp())
-    and w.id <> all($1::uuid[])
-    and (select sum(c.ready) from queue_count c where c.queue_id = w.queue_id) > 0
-  order by w.failures, w.id
-  limit $2::int) due on true`,
+  text: `select w.id, w.tenant_id as "tenantId", w.queue_id as "queueId", w.url, w.max_in_flight as "maxInFlight", w.secret,
+  case when w.previous_until > clock_timestamp() then w.previous_secret end as previous,
+  w.failures > 0 as "hasFailed", w.open_until is not null as "isProbe"
+from webhook w
+join tenant t on t.id = w.tenant_id and t.suspended_at is null and t.closed_at is null
+where w.paused_at is null and w.disabled_at is null and (w.open_until is null or w.open_until <= clock_timestamp())
+  and w.id <> all($1::uuid[])
+  and (select sum(c.ready) from queue_count c where c.queue_id = w.queue_id) > 0
+order by w.failures, w.id
+limit $2::int`,
 };
 
 const STILL_DUE: Statement = {
   name: 'webhook-still-due',
   text: `select w.id, w.tenant_id as "tenantId", w.queue_id as "queueId", w.url, w.max_in_flight as "maxInFlight", w.secret,
   case when w.previous_until > clock_timestamp() then w.previous_secret end as previous,
-  w.failures > 0 as "hasFailed", w.open_until is not null as "isProbe", true as "isWanted"
+  w.failures > 0 as "hasFailed", false as "isProbe"
 from webhook w
 join tenant t on t.id = w.tenant_id and t.suspended_at is null and t.closed_at is null
 where w.id = $1::uuid and w.paused_at is null and w.disabled_at is null and w.open_until is null`,

@@ -27,31 +27,26 @@ export interface FannedOut {
  * becomes a delivery once, whoever does this at the same time.
  */
 export async function fanOut({ database, wakeups }: Engine): Promise<FannedOut> {
-  const result = await database.tasks.transaction(async (connection) => {
-    const rows = await connection.query<TakenRow>(TAKE, [EVENTS]);
-    const events = rows.filter((row): row is TakenEvent => row.seq !== null);
-    const isWanted = rows[0]?.isWanted ?? false;
-    if (events.length === 0) return { events: 0, queueIds: [], isWanted };
+  const [look] = await database.tasks.query<{ isWaiting: boolean; isWanted: boolean }>(LOOK);
+  const { isWaiting, isWanted } = look!;
+  if (!isWaiting) return { events: 0, deliveries: 0, isWanted, isMore: false };
+  const { events, queueIds } = await database.tasks.transaction(async (connection) => {
+    const events = await connection.query<TakenEvent>(TAKE, [EVENTS]);
+    if (events.length === 0) return { events: 0, queueIds: [] };
     const seqs = events.map(({ seq }) => seq);
     const wanted = await connection.query<Wanted>(MATCH, [seqs]);
     const payloads = await payloadsOf(connection, events, wanted);
     const items = itemsOf(events, wanted, payloads);
     await store(connection, items);
     await connection.query(DELETE, [seqs]);
-    return { events: events.length, queueIds: items.map(({ queueId }) => queueId), isWanted };
+    return { events: events.length, queueIds: items.map(({ queueId }) => queueId) };
   });
-  wakeups.ready(new Set(result.queueIds));
-  return {
-    events: result.events,
-    deliveries: result.queueIds.length,
-    isWanted: result.isWanted,
-    isMore: result.events === EVENTS,
-  };
+  wakeups.ready(new Set(queueIds));
+  return { events, deliveries: queueIds.length, isWanted, isMore: events === EVENTS };
 }
 
 interface TakenEvent {
   readonly seq: string;
-  readonly isWanted: boolean;
   readonly id: string;
   readonly at: number;
   readonly type: string;
@@ -59,8 +54,6 @@ interface TakenEvent {
   readonly jobId: string | null;
   readonly data: unknown;
 }
-
-type TakenRow = TakenEvent | { readonly seq: null; readonly isWanted: boolean };
 
 interface Wanted {
   readonly seq: string;
@@ -149,17 +142,20 @@ function* chunksOf(items: readonly EnqueueItem[]): Generator<EnqueueItem[]> {
   if (chunk.length > 0) yield chunk;
 }
 
+// One call and no transaction, since there is nothing most of the time.
+const LOOK: Statement = {
+  name: 'events-look',
+  text: `select exists (select from event) as "isWaiting", exists (select from webhook) as "isWanted"`,
+};
+
 // Locks the events, the oldest first (primary key), passing over those that another run has taken.
 const TAKE: Statement = {
   name: 'events-take',
-  text: `select taken.*, wanted.some as "isWanted"
-from (select exists (select from webhook) as some) wanted
-left join lateral (
-  select e.seq::text as seq, e.id, (extract(epoch from e.at) * 1000000)::float8 as at, e.type, e.queue, e.job_id as "jobId", e.data
-  from event e
-  order by e.seq
-  limit $1::int
-  for update skip locked) taken on true`,
+  text: `select seq::text as seq, id, (extract(epoch from at) * 1000000)::float8 as at, type, queue, job_id as "jobId", data
+from event
+order by event.seq
+limit $1::int
+for update skip locked`,
 };
 
 // The webhooks of each event's tenant, by the unique index on (tenant_id, name); none of a tenant that is being deleted.

@@ -88,6 +88,7 @@ interface Batch {
 }
 
 interface Redrive {
+  /** Those of the statement, up to its clock: source, choice, target, now. */
   readonly parameters: readonly unknown[];
   readonly rate: number | undefined;
 }
@@ -96,7 +97,7 @@ interface Redrive {
  * Batch after batch, each one transaction, until none is left; answers how many were moved. The act is recorded with the first
  * batch that moves any: recorded with the last, it would be missing when the process ends in between.
  */
-async function redrive(
+export async function redrive(
   { database, wakeups }: Engine,
   { parameters, rate }: Redrive,
   record: (connection: Connection) => Promise<void>,

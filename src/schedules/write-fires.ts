@@ -118,7 +118,7 @@ faulty as materialized (
   select w.schedule_id, bool_or(u.closed) as closed
   from wanted w
   join used u on u.queue_id = w.queue_id
-  where u.closed or u.waiting + w.nth > u.max_backlog
+  where u.closed or coalesce(u.waiting, 0) + w.nth > u.max_backlog
   group by w.schedule_id
 ),
 recorded as (

@@ -1,4 +1,5 @@
 import { Connections, INDEX_SETTINGS } from '../db/pool.js';
+import { Interest } from '../events/interest.js';
 import type { Log } from '../observability/log.js';
 import type { Metrics } from '../observability/metrics.js';
 import type { Callers } from '../tenants/callers.js';
@@ -18,7 +19,7 @@ import { raiseFloors } from './raise-floors.js';
 import { returnExpired } from './return-expired.js';
 import type { Task } from './runner.js';
 import { createDeliverWebhooks } from './deliver-webhooks.js';
-import { fanOutEvents } from './fan-out-events.js';
+import { createFanOutEvents } from './fan-out-events.js';
 import { watchBacklogsTask } from './watch-backlogs.js';
 import { createDeleteTenants } from './delete-tenants.js';
 import { createMarkKeysUsed } from './mark-keys-used.js';
@@ -61,6 +62,7 @@ export function createTasks({
     settings: INDEX_SETTINGS,
     statementTimeout: CHECK_TIMEOUT_MS,
   });
+  const interest = new Interest();
   return {
     list: [
       pollForWork,
@@ -83,8 +85,8 @@ export function createTasks({
       createDeleteTenants(),
       // In the order in which a tick brings an event to its endpoint.
       watchBacklogsTask,
-      fanOutEvents,
-      createDeliverWebhooks(!background),
+      createFanOutEvents(interest),
+      createDeliverWebhooks(interest, !background),
       createPruneAudit(auditRetentionDays),
       vacuumTask(vacuum, log),
       createCheck({ connections: check, metrics, log }),

@@ -6,7 +6,7 @@ import type { Task } from './runner.js';
 export const watchBacklogsTask: Task = {
   name: 'watch-backlogs',
   every: 10_000,
-  whenIdle: 30_000,
+  whenIdle: 60_000,
   share: 0.05,
   run: async ({ database }: Engine) => {
     const { crossed, cleared, webhooks } = await watchBacklogs(database.tasks);

@@ -36,6 +36,13 @@ const putMail = ({ own }: World) => done(own.put('/v1/queues/mail', { maxAttempt
 const schedule = () => 'schedule nightly';
 const NIGHTLY = { cron: '0 3 * * *', timeZone: 'Europe/Kyiv', queue: 'mail', payload: 'not for the log' };
 const putNightly = ({ own }: World) => done(own.put('/v1/schedules/nightly', NIGHTLY));
+const webhook = () => 'webhook hook';
+const HOOK = {
+  url: 'https://hooks.invalid/not-for-the-log?key=not-for-the-log',
+  events: ['job.dead'],
+  queues: ['mail'],
+};
+const putHook = ({ own }: World) => done(own.put('/v1/webhooks/hook', HOOK));
 const ofTenant = ({ tenant }: World) => `tenant ${tenant.name}`;
 const path = ({ tenant }: World) => `/v1/admin/tenants/${tenant.name}`;
 const KEY = { name: 'extra', scopes: ['work'] };
@@ -57,6 +64,20 @@ async function bury(world: World): Promise<void> {
   for (const { id, leaseToken } of leased.body.jobs) {
     await done(own.post(`/v1/jobs/${id}/nack`, { leaseToken, final: true, error: { message: 'not for the log' } }));
   }
+}
+
+/** A delivery that was given up, of the webhook that is put there. */
+async function letDeliveryDie({ service, tenant }: World): Promise<void> {
+  await service.sql(
+    `with w as (select queue_id from stint.webhook where tenant_id = $1),
+    body as (
+      insert into stint.job (id, queue_id, payload, is_json, priority, run_at, created_at)
+      select gen_random_uuid(), queue_id, '{}', true, 0, now(), now() from w returning id, queue_id),
+    counted as (insert into stint.queue_count (queue_id, dead) select queue_id, 1 from w)
+    insert into stint.dead (job_id, ended_at, queue_id, epoch, attempt, releases, size, rank, reason, ended, lease_id)
+    select id, now() - interval '1 minute', queue_id, 1, 1, 0, 2, 0, 'attempts_spent', 'nacked', 1 from body`,
+    [tenant.id],
+  );
 }
 
 /** One entry for each administrative operation. */
@@ -106,6 +127,51 @@ export const ACTS: Readonly<Record<string, Act>> = {
     target: schedule,
     before: undefined,
     after: {},
+  },
+  PutWebhook: {
+    prepare: putHook,
+    act: ({ own }) => own.put('/v1/webhooks/hook', { ...HOOK, maxInFlight: 2 }),
+    idle: ({ own }) => own.put('/v1/webhooks/hook', { ...HOOK, maxInFlight: 2 }),
+    fails: [400, ({ own }) => own.put('/v1/webhooks/hook', { ...HOOK, url: 'https://127.0.0.1/' })],
+    target: webhook,
+    before: { url: 'https://hooks.invalid/…', events: ['job.dead'], queues: ['mail'], maxInFlight: 4 },
+    after: { url: 'https://hooks.invalid/…', events: ['job.dead'], queues: ['mail'], maxInFlight: 2 },
+  },
+  DeleteWebhook: {
+    prepare: putHook,
+    act: ({ own }) => own.delete('/v1/webhooks/hook'),
+    fails: [404, ({ own }) => own.delete('/v1/webhooks/nowhere')],
+    target: webhook,
+    before: { events: ['job.dead'], queues: ['mail'] },
+    after: undefined,
+  },
+  RotateWebhookSecret: {
+    prepare: putHook,
+    act: ({ own }) => own.post('/v1/webhooks/hook/rotate', { overlap: '1h' }),
+    fails: [404, ({ own }) => own.post('/v1/webhooks/nowhere/rotate', {})],
+    target: webhook,
+    before: undefined,
+    after: undefined,
+  },
+  TestWebhook: {
+    prepare: putHook,
+    act: ({ own }) => own.post('/v1/webhooks/hook/test'),
+    fails: [404, ({ own }) => own.post('/v1/webhooks/nowhere/test')],
+    target: webhook,
+    before: undefined,
+    after: undefined,
+  },
+  RedriveDeliveries: {
+    prepare: async (world) => {
+      await putHook(world);
+      await letDeliveryDie(world);
+    },
+    act: ({ own }) => own.post('/v1/webhooks/hook/redrive'),
+    idle: ({ own }) => own.post('/v1/webhooks/hook/redrive'),
+    fails: [404, ({ own }) => own.post('/v1/webhooks/nowhere/redrive')],
+    target: webhook,
+    before: undefined,
+    after: undefined,
   },
   PutQueue: {
     prepare: putMail,

@@ -37,6 +37,7 @@ interface Values {
   /** An idempotency key. */
   readonly key: string;
   readonly schedule: string;
+  readonly webhook: string;
   readonly apiKey: string;
   readonly apiKeyName: string;
   readonly adminKey: string;
@@ -171,6 +172,18 @@ const entries: Record<string, Entry> = {
   // Name nothing that is anybody's.
   PreviewSchedule: { asTenant: [] },
   Tick: { asTenant: [] },
+  ListWebhooks: 'by tenant alone',
+  GetWebhook: { asTenant: [(client, { webhook }) => client.get(`/v1/webhooks/${webhook}`)] },
+  PutWebhook: {
+    asTenant: [
+      (client, { webhook }) =>
+        client.put(`/v1/webhooks/${webhook}`, { url: 'https://strange.invalid/', events: ['job.dead'] }),
+    ],
+  },
+  DeleteWebhook: { asTenant: [(client, { webhook }) => client.delete(`/v1/webhooks/${webhook}`)] },
+  RotateWebhookSecret: { asTenant: [(client, { webhook }) => client.post(`/v1/webhooks/${webhook}/rotate`, {})] },
+  TestWebhook: { asTenant: [(client, { webhook }) => client.post(`/v1/webhooks/${webhook}/test`)] },
+  RedriveDeliveries: { asTenant: [(client, { webhook }) => client.post(`/v1/webhooks/${webhook}/redrive`)] },
   GetOwnTenant: 'by tenant alone',
   ListOwnKeys: 'by tenant alone',
   CreateOwnKey: {
@@ -248,7 +261,7 @@ const entries: Record<string, Entry> = {
 };
 
 /** Operations that make what they name: a name of another tenant's is a name like any other, and theirs is untouched. */
-const MAKING = new Set(['Enqueue', 'EnqueueBatch', 'PutQueue', 'PutSchedule', 'CreateOwnKey']);
+const MAKING = new Set(['Enqueue', 'EnqueueBatch', 'PutQueue', 'PutSchedule', 'PutWebhook', 'CreateOwnKey']);
 
 before(async () => {
   service = await startTestService();
@@ -267,6 +280,12 @@ before(async () => {
     payload: 'secret',
   });
   assert.equal(schedule.status, 200, schedule.text);
+  const webhook = await owner.put('/v1/webhooks/their-webhook', {
+    url: 'https://theirs.invalid/secret',
+    events: ['job.dead'],
+    paused: true,
+  });
+  assert.equal(webhook.status, 201, webhook.text);
   const tenant = (await owner.get('/v1/tenant')).body;
   const apiKey = await made(owner.post('/v1/keys', { name: 'their-key', scopes: ['read'] }));
   const adminKey = await made(service.admin.post('/v1/admin/keys', { name: 'on-call' }));
@@ -277,6 +296,7 @@ before(async () => {
     token: job.leaseToken,
     key,
     schedule: 'their-schedule',
+    webhook: 'their-webhook',
     apiKey: apiKey.id,
     apiKeyName: apiKey.name,
     adminKey: adminKey.id,
@@ -291,6 +311,7 @@ before(async () => {
     token: tokenOfNobody(job.leaseToken),
     key: 'no-such-key',
     schedule: 'no-such-schedule',
+    webhook: 'no-such-webhook',
     apiKey: UNKNOWN_ID,
     apiKeyName: 'no-such-api-key',
     adminKey: UNKNOWN_ID,
@@ -342,7 +363,8 @@ async function standing(): Promise<unknown> {
     [theirs.tenant],
   );
   const schedules = await service.sql('select * from stint.schedule where tenant_id = $1', [theirs.tenant]);
-  return { queue, jobs, queues: queues.length, schedules, tenants, keys };
+  const webhooks = await service.sql('select * from stint.webhook where tenant_id = $1', [theirs.tenant]);
+  return { queue, jobs, queues: queues.length, schedules, webhooks, tenants, keys };
 }
 
 test('C65: every operation of the table has an entry here, and no entry is without its operation', () => {
@@ -469,6 +491,8 @@ function requiredOf(binding: HttpBinding, input: Operation['input']): object {
     name: 'new',
     scopes: ['read'],
     queue: 'own',
+    url: 'https://own.invalid/',
+    events: ['job.dead'],
   };
   const given = required.filter((name) => name in sound && !binding.path.includes(`:${name}`));
   return Object.fromEntries(given.map((name) => [name, sound[name]]));

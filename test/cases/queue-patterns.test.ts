@@ -37,6 +37,7 @@ interface Held {
   readonly leased: string;
   readonly token: string;
   readonly schedule: string;
+  readonly webhook: string;
 }
 
 type Call = (client: Client, held: Held) => Promise<Answer>;
@@ -70,6 +71,10 @@ function settling(verb: string): Entry {
 function onQueue(call: Call, more: Entry = {}): Entry {
   return { ...more, allowed: [call, ...(more.allowed ?? [])], refused: { queue: call, ...more.refused } };
 }
+
+/** A call on a webhook, for one queue. */
+const onWebhook = onSchedule;
+const HOOK = { url: 'https://hooks.invalid/', events: ['schedule.failed'], paused: true };
 
 /** A call on a schedule, whose queue decides. */
 function onSchedule(call: Call): Entry {
@@ -170,6 +175,21 @@ const entries: Readonly<Record<string, Entry>> = {
   RunSchedule: onSchedule((client, { schedule }) => client.post(`/v1/schedules/${schedule}/run`)),
   PreviewSchedule: { free: true },
   Tick: { free: true },
+  ListWebhooks: { free: true },
+  GetWebhook: onWebhook((client, { webhook }) => client.get(`/v1/webhooks/${webhook}`)),
+  PutWebhook: {
+    allowed: [
+      (client, { queue }) => client.put('/v1/webhooks/own', { ...HOOK, queues: [queue, 'billing-x*'] }),
+      (client, { queue, webhook }) => client.put(`/v1/webhooks/${webhook}`, { ...HOOK, queues: [queue] }),
+    ],
+    refused: {
+      queues: (client, { queue }) => client.put('/v1/webhooks/own', { ...HOOK, queues: ['exact', queue] }),
+    },
+  },
+  DeleteWebhook: onWebhook((client, { webhook }) => client.delete(`/v1/webhooks/${webhook}`)),
+  RotateWebhookSecret: onWebhook((client, { webhook }) => client.post(`/v1/webhooks/${webhook}/rotate`, {})),
+  TestWebhook: onWebhook((client, { webhook }) => client.post(`/v1/webhooks/${webhook}/test`)),
+  RedriveDeliveries: onWebhook((client, { webhook }) => client.post(`/v1/webhooks/${webhook}/redrive`)),
   GetOwnTenant: { free: true },
   ListOwnKeys: { free: true },
   CreateOwnKey: {
@@ -234,7 +254,10 @@ async function fill(queue: string): Promise<Held> {
   const schedule = `s-${queue}`;
   const put = await whole.put(`/v1/schedules/${schedule}`, { every: '366d', queue, payload: 'secret' });
   assert.equal(put.status, 200, put.text);
-  return { queue, schedule, dead: dead.id, leased: held.id, token: held.leaseToken, ready };
+  const webhook = `w-${queue}`;
+  const hook = await whole.put(`/v1/webhooks/${webhook}`, { ...HOOK, queues: [queue] });
+  assert.ok(hook.status < 300, hook.text);
+  return { queue, schedule, webhook, dead: dead.id, leased: held.id, token: held.leaseToken, ready };
 }
 
 /** Everything of a queue that a caller might change. */
@@ -245,6 +268,7 @@ async function standing(queues: readonly string[]): Promise<unknown[]> {
     all.push((await whole.get(`/v1/queues/${queue}/jobs?include=payload,result,attempts`)).body.jobs);
   }
   all.push((await whole.get('/v1/schedules')).body);
+  all.push((await whole.get('/v1/webhooks')).body);
   all.push((await whole.get('/v1/queues')).body.queues.length);
   return all;
 }
@@ -330,6 +354,7 @@ for (const { name, scopes, http } of operations) {
         leased: UNKNOWN_ID,
         token: tokenOfNobody(held.token),
         schedule: 's-none',
+        webhook: 'w-none',
       };
       for (const call of missing) {
         const began = performance.now();

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { emit } from '../../src/events/emit.js';
 import { watchBacklogs } from '../../src/events/watch-backlogs.js';
 import { openEngine } from '../model/real.js';
 import type { Client } from '../helpers/service.js';
 import { type Endpoint, verified } from './endpoint.js';
-import { letDie, openRoom, putWebhook, type Room } from './room.js';
+import { openRoom, putWebhook, type Room } from './room.js';
 
 describe('queue.backlog', () => {
   let room: Room;
@@ -118,34 +117,5 @@ describe('queue.backlog', () => {
       ),
       [],
     );
-  });
-});
-
-describe('an event that a room emits', () => {
-  it('is told when its transaction commits, and to webhooks that ask for it alone', async () => {
-    const room = await openRoom();
-    const client = await room.tenant();
-    const endpoint = await room.endpoint();
-    const secret = await putWebhook(client, 'late', { url: endpoint.url, events: ['schedule.failed'], queues: ['cron-*'] });
-    const { engine, close } = openEngine(room.service);
-    const tenantId = (await client.get('/v1/tenant')).body.id as string;
-    const event = (queue: string) =>
-      ({ tenantId, type: 'schedule.failed', queue, data: { schedule: 'nightly', message: 'no such zone' } }) as const;
-    await engine.database.ordinary.transaction((connection) => emit(connection, event('cron-1')));
-    await engine.database.ordinary.transaction((connection) => emit(connection, event('else')));
-    await assert.rejects(
-      engine.database.ordinary.transaction(async (connection) => {
-        await emit(connection, event('cron-2'));
-        throw new Error('undone');
-      }),
-    );
-    await letDie(client, 'cron-1');
-    await room.tick();
-    assert.deepEqual(
-      endpoint.received.map((one) => verified(secret, one).data),
-      [{ schedule: 'nightly', message: 'no such zone' }],
-    );
-    await close();
-    await room.close();
   });
 });

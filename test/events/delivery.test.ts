@@ -55,16 +55,25 @@ describe('deliveries', () => {
   it('are spread when they are tried again, never earlier than their time, and dead after the eighth attempt', async () => {
     endpoint.answers(500);
     await putWebhook(client, 'dead', { url: endpoint.url, maxInFlight: 4 });
-    await letDie(client, 'mail', Array.from({ length: 4 }, () => ({})));
+    await letDie(
+      client,
+      'mail',
+      Array.from({ length: 4 }, () => ({})),
+    );
     const seen: number[] = [];
     for (const [index, delay] of [10, 60, 300, 1_800, 7_200, 21_600, 54_000].entries()) {
-      for (let round = 0; round < 8 && (await waits()).filter(({ attempt }) => attempt === index + 1).length < 4; round += 1) {
+      for (
+        let round = 0;
+        round < 8 && (await waits()).filter(({ attempt }) => attempt === index + 1).length < 4;
+        round += 1
+      ) {
         await halfOpen();
         await room.tick();
       }
       const after = (await waits()).filter(({ attempt }) => attempt === index + 1).map(({ seconds }) => seconds);
       assert.equal(after.length, 4);
-      for (const seconds of after) assert.ok(seconds > delay - 6 && seconds <= delay * 1.2, `${seconds} after ${index + 1}`);
+      for (const seconds of after)
+        assert.ok(seconds > delay - 6 && seconds <= delay * 1.2, `${seconds} after ${index + 1}`);
       seen.push(...after.map((seconds) => seconds / delay));
       await retryNow();
     }
@@ -75,6 +84,13 @@ describe('deliveries', () => {
     }
     const { waiting, dead } = await deliveryOf(client, 'dead');
     assert.deepEqual([waiting, dead, endpoint.received.length], [0, 4, 32]);
+    endpoint.answers(200);
+    await halfOpen();
+    assert.deepEqual((await client.post('/v1/webhooks/dead/redrive')).body, { redriven: 4 });
+    for (let round = 0; round < 3; round += 1) await room.tick();
+    const after = await deliveryOf(client, 'dead');
+    assert.deepEqual([after.delivered, after.dead], [4, 0]);
+    assert.equal(new Set(endpoint.received.map(({ headers }) => headers['webhook-id'])).size, 4);
   });
 
   it('honour a Retry-After of 429 and 503 as the least delay, for the whole endpoint', async () => {
@@ -108,7 +124,11 @@ describe('deliveries', () => {
   it('stop after five failures in a row for a while, are tried by one, and go on when that arrives', async () => {
     endpoint.answers(500);
     await putWebhook(client, 'breaks', { url: endpoint.url, maxInFlight: 1 });
-    await letDie(client, 'mail', Array.from({ length: 20 }, () => ({})));
+    await letDie(
+      client,
+      'mail',
+      Array.from({ length: 20 }, () => ({})),
+    );
     for (let n = 0; n < 8; n += 1) await room.tick();
     assert.equal(endpoint.received.length, 5);
     const opened = Date.parse((await deliveryOf(client, 'breaks')).openUntil) - Date.now();
@@ -206,16 +226,29 @@ describe('deliveries of a service that works by itself', () => {
     const healthy = await room.endpoint();
     await putWebhook(client, 'hanging', { url: hanging.url, queues: ['bad'], maxInFlight: 8 });
     await putWebhook(client, 'healthy', { url: healthy.url, queues: ['good'], maxInFlight: 2 });
-    for (let n = 0; n < 10; n += 1) await letDie(client, 'bad', Array.from({ length: 1_000 }, () => ({})));
+    for (let n = 0; n < 10; n += 1)
+      await letDie(
+        client,
+        'bad',
+        Array.from({ length: 1_000 }, () => ({})),
+      );
     await until('the dead endpoint is being tried', () => hanging.received.length >= 8, 30_000);
     assert.equal(hanging.mostAtOnce(), 8);
     const began = performance.now();
-    await letDie(client, 'good', Array.from({ length: 50 }, () => ({})));
+    await letDie(
+      client,
+      'good',
+      Array.from({ length: 50 }, () => ({})),
+    );
     await until('the healthy one has it all', () => healthy.received.length === 50, 30_000);
     assert.ok(performance.now() - began < 8_000, `${performance.now() - began} ms`);
     assert.ok(healthy.mostAtOnce() <= 2, String(healthy.mostAtOnce()));
     assert.equal(hanging.received.length, 8);
-    await until('the circuit is open', async () => (await deliveryOf(client, 'hanging')).openUntil !== undefined, 20_000);
+    await until(
+      'the circuit is open',
+      async () => (await deliveryOf(client, 'hanging')).openUntil !== undefined,
+      20_000,
+    );
   });
 
   it('that are under way when it is killed are made again, under the same id', async (t) => {

@@ -60,8 +60,12 @@ describe('job.dead', () => {
     await room.service.sql(`update stint.lease set lease_expires_at = now() - interval '1 second'`);
     const expiring = await client.post('/v1/queues/ways/jobs', { expiresAt: '2099-01-01T00:00:00Z' });
     await room.service.sql(`update stint.job_expiry set expires_at = now() - interval '1 second'`);
-    await room.service.sql(`update stint.ready set expires_at = now() - interval '1 second' where expires_at is not null`);
-    await room.service.sql(`update stint.job set expires_at = now() - interval '1 second' where expires_at is not null`);
+    await room.service.sql(
+      `update stint.ready set expires_at = now() - interval '1 second' where expires_at is not null`,
+    );
+    await room.service.sql(
+      `update stint.job set expires_at = now() - interval '1 second' where expires_at is not null`,
+    );
     await room.tick();
     await room.tick();
     const told = endpoint.received.map(({ event }) => [event.data.jobId, event.data.reason]);
@@ -136,9 +140,11 @@ describe('job.dead', () => {
     await client.delete('/v1/webhooks/undone');
   });
 
-  it('comes from the function whose source stands in a file of its own', async () => {
-    const source = readFileSync(new URL('../../../src/events/record-deaths.sql', import.meta.url), 'utf8');
+  it('comes from a function whose source stands in a file of its own, as that of schedule.failed does', async () => {
     const migrations = await readMigrations();
-    assert.ok(migrations.some(({ sql }) => sql.includes(source)));
+    for (const name of ['record-deaths', 'record-schedule-failures']) {
+      const source = readFileSync(new URL(`../../../src/events/${name}.sql`, import.meta.url), 'utf8');
+      assert.ok(migrations.some(({ sql }) => sql.includes(source)));
+    }
   });
 });

@@ -140,6 +140,20 @@ describe('what the service writes at the level trace', () => {
     await work(overGrpc(tenant, service.grpc), 'grpc');
   });
 
+  it('makes webhooks whose URLs hold secrets, over both transports', async () => {
+    for (const [index, client] of [tenant, overGrpc(tenant, service.grpc)].entries()) {
+      const url = `https://hooks.invalid/${secrets.make('path of a webhook')}?key=${secrets.make('query of a webhook')}`;
+      const path = `/v1/webhooks/w${index}`;
+      const made = await client.put(path, { url, events: ['job.dead'] });
+      assert.equal(made.status, 201, made.text);
+      secrets.keep('secret of a webhook', made.body.secret as string);
+      const rotated = await client.post(`${path}/rotate`, { overlap: '1h' });
+      secrets.keep('rotated secret of a webhook', rotated.body.secret as string);
+      assert.equal((await client.post(`${path}/test`)).body.delivered, false);
+      assert.equal((await client.put(path, { url: `${url} `, events: ['job.dead', 'nothing'] })).status, 400);
+    }
+  });
+
   it('serves a worker stream', async () => {
     await tenant.post('/v1/queues/stream/jobs', secretJob('sound'));
     const grpc = grpcClient(service.grpc, tenant.key);

@@ -147,7 +147,7 @@ describe('a due schedule', () => {
     const now = Date.now() * 1_000;
     await put({ endAt: now + 10 * MINUTE });
     await moveBack(0);
-    await room.sql(`update schedule set end_at = clock_timestamp() + interval '1 second' where name = $1`, [name]);
+    await room.sql(`update schedule set end_at = next_fire_at + interval '1 microsecond' where name = $1`, [name]);
     assert.equal((await fireDue(room.engine)).counts.fired, 1);
     const { nextFire, upcoming, error } = await get();
     assert.deepEqual([nextFire, upcoming, error], [undefined, [], undefined]);
