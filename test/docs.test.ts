@@ -13,6 +13,7 @@ const PAGES = [
   'CONTRIBUTING.md',
   'CHANGELOG.md',
   'examples/README.md',
+  'helm/stint/README.md',
   ...readdirSync(new URL('docs/', ROOT))
     .filter((name) => name.endsWith('.md'))
     .map((name) => `docs/${name}`),
