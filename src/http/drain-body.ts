@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 
 const DRAIN_BYTES = 32 * 1024 * 1024;
 const DRAIN_MS = 5_000;
-const BYTES_A_SECOND = 32 * 1024 * 1024;
+const BYTES_A_SECOND = 16 * 1024 * 1024;
 /** Shorter pauses are not worth a timer. */
 const LEAST_PAUSE_MS = 5;
 
