@@ -18,7 +18,7 @@ export function planRound(parked: ReadonlySet<Waiter>, expectations: Expectation
   const waiters: Waiter[] = [];
   const partial = new Set<number>();
   let slots = 0;
-  for (const waiter of inTurn(parked)) {
+  for (const waiter of inTurn(parked, expectations)) {
     const candidates = inPreference(waiter, expectations).filter(
       (id) => waiter.mustLook || askedOf(id) < expectations.appetiteFor(id),
     );
@@ -83,11 +83,14 @@ function layOut(asks: ReadonlyMap<number, Asked>, expectations: Expectations) {
   return { queues, slotWaiter, slotPreference, leaseIds };
 }
 
-/** One of each tenant in turn. */
-function* inTurn(parked: ReadonlySet<Waiter>): Generator<Waiter> {
+/**
+ * One of each tenant in turn. Those who wait for nothing but empty queues are passed over first: with 1,500 of them beside a neighbour
+ * that leases 200 jobs a second, preparing them for every round took half of the service's time.
+ */
+function* inTurn(parked: ReadonlySet<Waiter>, expectations: Expectations): Generator<Waiter> {
   const lines = new Map<string, Waiter[]>();
   for (const waiter of parked) {
-    if (waiter.busy) continue;
+    if (waiter.busy || !(waiter.mustLook || mayHaveWork(waiter, expectations))) continue;
     const line = lines.get(waiter.request.tenantId);
     if (line === undefined) lines.set(waiter.request.tenantId, [waiter]);
     else line.push(waiter);
@@ -99,6 +102,11 @@ function* inTurn(parked: ReadonlySet<Waiter>): Generator<Waiter> {
       if (waiter !== undefined) yield waiter;
     }
   }
+}
+
+function mayHaveWork({ queues }: Waiter, { flags }: Expectations): boolean {
+  for (const id of queues.keys()) if (!flags.knownEmpty(id)) return true;
+  return false;
 }
 
 /**
