@@ -13,7 +13,13 @@ import { targetOf } from './table.js';
 const POLLS = 2_000;
 const PAYLOAD_BYTES = 1_000_000;
 const OFFERED = 100;
-const LIMITS = { requestsPerSecond: 500, jobsPerSecond: 5, storedJobs: 20, parkedLeases: 1_500, payloadBytes: 1_048_576 };
+const LIMITS = {
+  requestsPerSecond: 500,
+  jobsPerSecond: 5,
+  storedJobs: 20,
+  parkedLeases: 1_500,
+  payloadBytes: 1_048_576,
+};
 const STEADY = { clients: 20, rate: 200 };
 const VERBS = ['enqueue', 'lease', 'ack'];
 const SLOWER = 2;
