@@ -21,10 +21,10 @@ export interface Admission {
   /** Throws what `jobs` would throw for any number of jobs; takes nothing. */
   mayStore(caller: Caller): void;
   /**
-   * Takes jobs that are about to be stored out of the allowance; answers what gives them back when they are not. Throws RATE_LIMITED and
-   * QUOTA_EXCEEDED.
+   * Takes jobs that are about to be stored out of the allowance; answers what is to be told once whether they were, or may have been:
+   * else they are given back. Throws RATE_LIMITED and QUOTA_EXCEEDED.
    */
-  jobs(caller: Caller, count: number): () => void;
+  jobs(caller: Caller, count: number): (stored: boolean) => void;
   /**
    * Begins what lasts; `end` is told when the credential ends meanwhile, with what to tell the caller. Answers what ends it.
    * Throws QUOTA_EXCEEDED.

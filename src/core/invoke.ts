@@ -152,7 +152,7 @@ class CallContext<Engine> implements Context<Engine> {
     return this.caller.queues === undefined || this.caller.queues.allows(queue);
   }
 
-  spendJobs(count: number): () => void {
+  spendJobs(count: number): (stored: boolean) => void {
     return this.parts.admission.jobs(this.caller, count);
   }
 

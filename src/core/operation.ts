@@ -55,10 +55,10 @@ export interface Context<Engine> {
   /** Whether the caller may use the queue of that name: not every key may use all of its tenant's. */
   mayUse(queue: string): boolean;
   /**
-   * Takes jobs that an enqueue is about to store out of the caller's allowance; answers what gives them back when they are refused after all.
-   * Throws RATE_LIMITED and QUOTA_EXCEEDED.
+   * Takes jobs that an enqueue is about to store out of the caller's allowance; answers what is to be told once whether they were, or may
+   * have been: else they are given back. Throws RATE_LIMITED and QUOTA_EXCEEDED.
    */
-  spendJobs(count: number): () => void;
+  spendJobs(count: number): (stored: boolean) => void;
   /**
    * The call is going to wait: from now on `end` is told when the credential ends. Answers what to call when the waiting is over.
    * Throws QUOTA_EXCEEDED when too many calls of the tenant wait.

@@ -114,22 +114,23 @@ async function enqueueAll(
   pathOf: (index: number) => string,
 ): Promise<Enqueued[]> {
   const limits = payloadLimits(context);
-  let giveBack: (() => void) | undefined;
   for (let look = 1; ; look += 1) {
     const queues = queuesInMemory(context, jobs) ?? (await queuesOf(context, jobs, pathOf));
     const now = context.engine.clock.now();
     const items = jobs.map((job, index) =>
       toItem(job, { limits, queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index) }),
     );
-    giveBack ??= context.spendJobs(jobs.length);
+    const spent = context.spendJobs(jobs.length);
     const isWhole = jobs.every(({ queue }) => queues.has(queue));
     try {
       const unit = isWhole ? items : await withQueues(context, items, jobs, queues);
       const results = await submit(context, unit);
       announce(context.engine, unit, results);
+      spent(true);
       return results;
     } catch (error) {
-      if (error instanceof ServiceError && REFUSALS.has(error.code)) giveBack();
+      const isStored = !(error instanceof QueueClosed) && !(error instanceof ServiceError && REFUSALS.has(error.code));
+      spent(isStored);
       if (!(error instanceof QueueClosed)) throw error;
       context.engine.queues.forget([error.queueId]);
       if (look === LOOKS) throw new ServiceError('UNAVAILABLE', 'the queue is being deleted', { retryAfter: 1 });

@@ -29,13 +29,14 @@ export const runSchedule = defineOperation({
     const { engine } = context;
     const found = await readSchedule(engine.database.ordinary, context, name);
     const queue = await queueOf(context, found.queue);
-    const giveBack = context.spendJobs(1);
+    const settle = context.spendJobs(1);
     try {
       const job = await engine.database.ordinary.transaction((connection) => run(connection, context, { name, queue }));
+      settle(true);
       engine.wakeups.ready([queue.id]);
       return job;
     } catch (error) {
-      giveBack();
+      settle(false);
       if (!(error instanceof QueueClosed)) throw error;
       engine.queues.forget([queue.id]);
       throw new ServiceError('UNAVAILABLE', 'the queue is being deleted', { retryAfter: 1 });

@@ -45,7 +45,9 @@ export class Allowance {
   readonly #held = { parked: 0, streams: 0 };
   #elsewhere = NOTHING_ELSEWHERE;
   #stored: number | undefined;
+  /** Stored here since they were counted, and about to be. */
   #storedSince = 0;
+  #underWay = 0;
   #measuredAt: number;
   #usedAt: number;
 
@@ -91,16 +93,23 @@ export class Allowance {
     this.#usedAt = now;
     const { storedJobs } = this.limits;
     if (storedJobs === undefined) return;
-    if ((this.#stored ?? 0) + this.#storedSince + count > storedJobs) {
+    if ((this.#stored ?? 0) + this.#storedSince + this.#underWay + count > storedJobs) {
       const most = many(storedJobs, 'stored job');
       throw new ServiceError('QUOTA_EXCEEDED', `the ${this.whose} may have ${most}`, { retryAfter: 5 });
     }
+    this.#underWay += count;
+  }
+
+  /** These jobs are stored, or may be: this is committed. */
+  stored(count: number): void {
+    if (this.#underWay === 0) return;
+    this.#underWay = Math.max(0, this.#underWay - count);
     this.#storedSince += count;
   }
 
   /** These jobs are not stored after all. */
   unstore(count: number): void {
-    if (this.limits.storedJobs !== undefined) this.#storedSince = Math.max(0, this.#storedSince - count);
+    this.#underWay = Math.max(0, this.#underWay - count);
   }
 
   /** Begins to hold one more. Throws QUOTA_EXCEEDED. */
@@ -166,12 +175,12 @@ export class Allowance {
     this.#shareAnew(now);
   }
 
-  /** How many jobs are about to be stored here since they were counted: to be asked before they are counted anew. */
+  /** How many jobs were stored here since they were counted, for certain: to be asked before they are counted anew. */
   get storedSince(): number {
     return this.#storedSince;
   }
 
-  /** How many jobs are stored; those that were about to be stored when the count began are among them. */
+  /** How many jobs are stored; those that were stored when the count began are among them. */
   setStored(jobs: number, among: number): void {
     this.#stored = jobs;
     this.#storedSince = Math.max(0, this.#storedSince - among);

@@ -36,10 +36,10 @@ export class Allowances implements Admission {
   }
 
   mayStore(caller: Caller): void {
-    this.jobs(caller, 1)();
+    this.jobs(caller, 1)(false);
   }
 
-  jobs(caller: Caller, count: number): () => void {
+  jobs(caller: Caller, count: number): (stored: boolean) => void {
     const { limits, tenant } = caller;
     const ofTenant = tenant?.limits.jobsPerSecond ?? tenant?.limits.storedJobs;
     if (ofTenant === undefined && limits.jobsPerSecond === undefined) return NOTHING;
@@ -48,7 +48,8 @@ export class Allowances implements Admission {
       allowance.store(count, now);
       const undo = (): void => allowance.unstore(count);
       orUndo(undo, () => allowance.take('jobs', count, now));
-      return () => {
+      return (stored) => {
+        if (stored) return allowance.stored(count);
         undo();
         allowance.putBack('jobs', count);
       };
@@ -66,7 +67,7 @@ export class Allowances implements Admission {
     const unwatch = this.parts.watch.watch(caller, end);
     return () => {
       unwatch();
-      release();
+      release(false);
     };
   }
 
@@ -81,15 +82,18 @@ export class Allowances implements Admission {
    * Does something to the allowance of the key and to that of the tenant, or to neither; each answers what undoes it, all of this what undoes
    * both. The key's comes first: what it refuses is nothing that its tenant has asked for.
    */
-  #each({ id, kind, limits, tenant }: Caller, now: number, act: (allowance: Allowance) => () => void): () => void {
+  #each({ id, kind, limits, tenant }: Caller, now: number, act: (allowance: Allowance) => Settle): Settle {
     const hasOwn = kind === 'key' && Object.keys(limits).length > 0;
-    const undo = hasOwn ? act(this.#of(id, { whose: 'key', limits }, now)) : NOTHING;
-    if (tenant === undefined) return undo;
+    const settle = hasOwn ? act(this.#of(id, { whose: 'key', limits }, now)) : NOTHING;
+    if (tenant === undefined) return settle;
     const ofTenant = this.#of(tenant.id, { whose: 'tenant', limits: tenant.limits }, now);
-    const undoTenant = orUndo(undo, () => act(ofTenant));
-    return () => {
-      undoTenant();
-      undo();
+    const settleTenant = orUndo(
+      () => settle(false),
+      () => act(ofTenant),
+    );
+    return (kept) => {
+      settleTenant(kept);
+      settle(kept);
     };
   }
 
@@ -121,5 +125,8 @@ function orUndo<Result>(undo: () => void, run: () => Result): Result {
     throw error;
   }
 }
+
+/** To be told once how what was taken has ended: whether it is kept, or given back. */
+type Settle = (kept: boolean) => void;
 
 const NOTHING = (): void => undefined;

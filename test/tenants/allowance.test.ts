@@ -212,8 +212,11 @@ describe('an allowance', () => {
   it('keeps count of jobs that began to be stored while the stored ones were counted', () => {
     const allowance = new Allowance('tenant', { storedJobs: 10 }, 0);
     allowance.store(4, 0);
-    const among = allowance.storedSince;
+    allowance.stored(4);
     allowance.store(5, 0);
+    const among = allowance.storedSince;
+    assert.equal(among, 4, 'what is not committed is not among those that are counted');
+    allowance.stored(5);
     allowance.setStored(4, among);
     assert.throws(() => allowance.store(2, 0), refused('QUOTA_EXCEEDED', /10 stored jobs/));
     allowance.store(1, 0);

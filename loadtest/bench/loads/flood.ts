@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { constants, setPriority } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { leaseBody } from '../bodies.js';
 import { type Caller, callersFor } from '../caller.js';
@@ -16,6 +17,8 @@ const BEGIN_MS = 4_000;
 
 /** Long polls and large enqueues, until stopped: counts what is `refused` with 429 apart from what is taken, and from errors. */
 export async function floodLoad(load: FloodLoad, scene: Scene): Promise<void> {
+  // A flood comes from other machines: what making it costs here is not to be taken from the one that it is to disturb.
+  setPriority(constants.priority.PRIORITY_LOW);
   const callers = callersFor(load.target, load.polls + load.producers);
   const poll = Buffer.from(leaseBody({ maxJobs: 1, wait: `${load.waitSeconds}s` }));
   const job = Buffer.from(JSON.stringify({ payload: incompressible(load.payloadBytes) }));
