@@ -79,8 +79,8 @@ export class Allowances implements Admission {
   }
 
   /**
-   * Does something to the allowance of the key and to that of the tenant, or to neither; each answers what undoes it, all of this what undoes
-   * both. The key's comes first: what it refuses is nothing that its tenant has asked for.
+   * Takes something out of the allowance of the key and out of that of the tenant, or out of neither; answers what settles both. The key's
+   * comes first: what it refuses is nothing that its tenant has asked for.
    */
   #each({ id, kind, limits, tenant }: Caller, now: number, act: (allowance: Allowance) => Settle): Settle {
     const hasOwn = kind === 'key' && Object.keys(limits).length > 0;
