@@ -14,6 +14,8 @@ import type { Pings } from './pings.js';
 export interface GrpcExchange {
   /** Of the caller, before it has the answer. */
   readonly departure: Departure;
+  /** The connection beneath, where the library shows it. */
+  readonly session: Http2Session | undefined;
 }
 
 /**
@@ -33,7 +35,7 @@ export class Exchanges {
     let handedOver = false;
     const listener = new ServerListenerBuilder()
       .withOnReceiveMetadata((metadata, next) => {
-        this.#all.set(metadata, { departure });
+        this.#all.set(metadata, { departure, session });
         next(metadata);
       })
       .withOnCancel(() => {

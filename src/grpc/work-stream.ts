@@ -28,6 +28,8 @@ export interface WorkDoor {
   /** Carries out settles; answers the message's form. */
   settle(items: object, departure: Departure): Promise<Settlement>;
   statusOf(error: unknown): FailedStatus;
+  /** Settles when the worker's side of the connection is seen to live; never, if it does not. */
+  signOfLife(): Promise<void>;
 }
 
 export interface HeldJob {
@@ -56,9 +58,11 @@ const MOST_SETTLES = 16;
  *   before have been written. So a slow reader holds no more than its window, and one reply at most waits in memory.
  * - Jobs that have not been written when the stream breaks go back (their lease's departure is told); what was written stays leased.
  * - A stream whose settles pile up is not read until some are done.
+ * - A worker that lets a lease run out may be frozen, or cut off without a word: it is given no more until it is heard of. Else it
+ *   would take each job anew that it cannot work at, and spend its attempts.
  */
 export class WorkStream {
-  readonly #window = new Window(() => this.#pump());
+  readonly #window = new Window(() => this.#doubt());
   #hello: Hello | undefined;
   /** Set while the worker is let in. */
   #letOut: (() => void) | undefined;
@@ -73,6 +77,8 @@ export class WorkStream {
   #over = false;
   /** The worker has ended its side. */
   #ended = false;
+  /** A lease has run out, and the worker was not heard of since. */
+  #doubted = false;
 
   constructor(
     private readonly call: WorkCall,
@@ -104,6 +110,7 @@ export class WorkStream {
 
   #receive(message: WorkRequest | Malformed): void {
     if (this.#over) return;
+    this.#doubted = false;
     try {
       this.#take(message);
     } catch (error) {
@@ -161,8 +168,18 @@ export class WorkStream {
     this.#pump();
   }
 
+  #doubt(): void {
+    this.#doubted = true;
+    this.#callBack();
+    void this.door.signOfLife().then(() => {
+      this.#doubted = false;
+      this.#pump();
+    });
+  }
+
   #pump(): void {
-    if (this.#leasing !== undefined || this.#ending || this.#letOut === undefined || this.#hello === undefined) return;
+    if (this.#leasing !== undefined || this.#ending || this.#doubted) return;
+    if (this.#letOut === undefined || this.#hello === undefined) return;
     const { free } = this.#window;
     if (free > 0) void this.#lease(this.#hello, free, new Departure());
   }

@@ -7,6 +7,7 @@ import { GrpcCall } from './call.js';
 import type { Codec } from './codec.js';
 import { compileMessage } from './field-codec.js';
 import type { Malformed } from './malformed.js';
+import { SignsOfLife } from './signs-of-life.js';
 import type { UnaryParts } from './unary.js';
 import {
   type HeldJob,
@@ -67,6 +68,7 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
     settleOut: compileMessage(operations.settle.output, 'stint.v1.SettleResponse', context),
   };
   const streams = new Set<WorkStream>();
+  const signs = new SignsOfLife();
 
   const doorFor = (call: WorkCall): WorkDoor => {
     const { addressOf } = parts;
@@ -91,6 +93,10 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
         const known =
           error instanceof ServiceError ? error : new ServiceError('INTERNAL', 'internal error', { cause: error });
         return parts.statusOf(known, opening.requestId);
+      },
+      signOfLife: async () => {
+        const { session } = parts.exchanges.of(call.metadata);
+        if (session !== undefined) await signs.of(session);
       },
     };
   };

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { status } from '@grpc/grpc-js';
 import { type GrpcClient, grpcClient, type WorkerStream } from '../helpers/grpc.js';
@@ -122,6 +124,25 @@ describe('the worker stream', () => {
     await until('the second job', () => jobsOf(worker).length >= 2, 10_000);
   });
 
+  it('a worker that lets a lease run out in silence is given no other until it answers', async () => {
+    const between = await pausableProxy(service.grpc);
+    const throughProxy = grpcClient(between.target, rest.key);
+    await enqueue('silent', 3);
+    const worker = throughProxy.work();
+    streams.push(worker);
+    worker.send({ hello: { queues: [{ name: 'silent' }], credits: 1, visibilityTimeout: { seconds: 1 } } });
+    await until('the first job', () => jobsOf(worker).length === 1);
+    between.pause();
+    await until('its lease has run out', async () => (await counts('silent')).ready === 3);
+    const leased = await rest.post('/v1/queues/silent/lease', { maxJobs: 3, wait: '2s' });
+    assert.deepEqual(leased.body.jobs.map(({ attempt }: { attempt: number }) => attempt).sort(), [1, 1, 2]);
+    between.resume();
+    await enqueue('silent', 1);
+    await until('it works again', () => jobsOf(worker).length === 2);
+    throughProxy.close();
+    between.close();
+  });
+
   it('what a broken stream was sent keeps its lease, and can be settled over REST', async () => {
     await enqueue('broken', 3);
     const worker = hello('broken', 2);
@@ -221,3 +242,36 @@ describe('the worker stream', () => {
     return Number(/^stint_parked_leases (\d+)$/m.exec(text)?.[1]);
   }
 });
+
+/** A way to the server that can be stopped for a while, without a byte lost. */
+async function pausableProxy(target: string): Promise<{
+  target: string;
+  pause: () => void;
+  resume: () => void;
+  close: () => void;
+}> {
+  const [host, port] = target.split(':');
+  const sockets: net.Socket[] = [];
+  const server = net.createServer((client) => {
+    const onward = net.connect(Number(port), host);
+    sockets.push(client, onward);
+    for (const [from, to] of [
+      [client, onward],
+      [onward, client],
+    ] as const) {
+      from.on('data', (chunk) => to.write(chunk));
+      from.on('error', () => to.destroy()).on('close', () => to.destroy());
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    target: `127.0.0.1:${(server.address() as net.AddressInfo).port}`,
+    pause: () => sockets.forEach((socket) => socket.pause()),
+    resume: () => sockets.forEach((socket) => socket.resume()),
+    close: () => {
+      sockets.forEach((socket) => socket.destroy());
+      server.close();
+    },
+  };
+}

@@ -173,7 +173,14 @@ async function frozenYields(room: Room): Promise<void> {
   const { results } = (await client.post('/v1/leases/ack', { items: acks })).body;
   for (const { outcome } of results) assert.equal(outcome, 'OK');
   for (const [index, body] of (await read(room, next)).entries()) assertFate(body, next[index]!);
-  for (const body of await read(room, jobs)) assert.deepEqual([body.state, body.result], ['completed', 'by the other']);
+  for (const body of await read(room, jobs)) {
+    assert.deepEqual([body.state, body.result], ['completed', 'by the other']);
+    assert.deepEqual(
+      body.attempts.map(({ outcome }: { outcome: string }) => outcome),
+      ['EXPIRED', 'ACKED'],
+      'it was not given to the frozen one again',
+    );
+  }
 }
 
 async function refusedKeyEnds(room: Room): Promise<void> {
