@@ -3,10 +3,14 @@ import type { Task } from './runner.js';
 
 const MOST = 1_000;
 
-/** Ends leases that have run out: the attempt is spent; the job is ready again at once, dead, or cancelled if that was asked. */
+/**
+ * Ends leases that have run out: the attempt is spent; the job is ready again at once, dead, or cancelled if that was asked. Each run
+ * says when the next of them runs out, so that a turn that comes later is late only for a lease shorter than the pause before it.
+ */
 export const returnExpired: Task = {
   name: 'return-expired',
   every: 1_000,
+  whenIdle: 1_800,
   share: 0.1,
   run: async ({ database, wakeups, endings, queues }) => {
     const found = await database.tasks.query<Returned | Upcoming>(RETURN, [MOST]);
