@@ -6,7 +6,10 @@ import { findPostgres15, startTestServer, type TestServer } from './helpers/post
 
 /** Node 20 takes the bound for a whole file; no single test may take that long. */
 const FILE_TIMEOUT_MS = 300_000;
-const DEFAULT_CONCURRENCY = 2;
+/** Half of the time is spent on waiting. */
+const DEFAULT_CONCURRENCY = 3;
+/** Those that wait the longest come first: one of them at the end would be alone. */
+const LONG = /^(workers|faults|upgrade)\/|^(fault-harness|process|idle|upkeep)\.|^schedules\/instances/;
 /** The suites of what callers see: they are run over gRPC too. */
 const OVER_GRPC = /^(contract|cases)\//;
 /** The suites that say what statements do: they are run on the oldest supported Postgres too. */
@@ -28,7 +31,7 @@ async function testFiles(words: readonly string[]): Promise<string[]> {
   return names
     .filter((name) => name.endsWith('.test.js'))
     .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
-    .sort()
+    .sort((a, b) => Number(LONG.test(b)) - Number(LONG.test(a)) || (a < b ? -1 : 1))
     .map((name) => path.join(import.meta.dirname, name));
 }
 

@@ -17,6 +17,8 @@ export interface LoadQueue {
 
 /** The queue with a bound on its leases, which is turned during the run. */
 export const BOUNDED = 'narrow';
+/** Stands for no bound. */
+export const UNBOUNDED = 1_000_000;
 /** The queue whose jobs are nacked a whole lease at a time. */
 export const STORMY = 'storms';
 

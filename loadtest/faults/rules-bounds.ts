@@ -1,8 +1,11 @@
 import type { Breach } from './breach.js';
+import { UNBOUNDED } from './queues.js';
 import type { BoundChange, BoundProbe, Evidence, FaultWindow } from './evidence.js';
 
 /** Microseconds after a bound was lowered in which a claim may still have seen the one before: until the change is committed. */
 const LOWERING = 2_000_000;
+/** The same after a queue got its first bound: an instance that did not hear of it looks within 10 s. */
+const BOUNDING = 12_000_000;
 
 /** A bound on the leases of a queue holds at any moment, and keeps no job back longer than it must. */
 export function boundsOf(evidence: Evidence): Breach[] {
@@ -29,7 +32,7 @@ function standing(live: readonly number[], leasedAt: number): number {
 function boundAt(changes: readonly BoundChange[], at: number): number {
   const inForce = changes.filter((change, index) => {
     const ended = changes[index + 1]?.at ?? Infinity;
-    return change.at <= at && ended + LOWERING >= at;
+    return change.at <= at && ended + (change.bound === UNBOUNDED ? BOUNDING : LOWERING) >= at;
   });
   return Math.max(0, ...inForce.map(({ bound }) => bound));
 }

@@ -3,7 +3,7 @@ import type pg from 'pg';
 import type { BoundChange, BoundProbe, DueRow, Evidence } from './evidence.js';
 import { now } from './journal.js';
 import type { FaultyPostgres } from './postgres.js';
-import { BOUNDED, STORMY } from './queues.js';
+import { BOUNDED, STORMY, UNBOUNDED } from './queues.js';
 
 const EVERY_MS = 200;
 
@@ -67,9 +67,9 @@ const NOTE_BOUNDS = `create schema faults;
 create table faults.bound (at timestamptz not null, bound int not null);
 insert into faults.bound select clock_timestamp(), max_in_flight from stint.queue where max_in_flight is not null;
 create function faults.note_bound() returns trigger language plpgsql
-as 'begin insert into faults.bound values (clock_timestamp(), new.max_in_flight); return null; end';
+as 'begin insert into faults.bound values (clock_timestamp(), coalesce(new.max_in_flight, ${UNBOUNDED})); return null; end';
 create trigger note_bound after update of max_in_flight on stint.queue
-for each row when (new.max_in_flight is not null) execute function faults.note_bound()`;
+for each row when (new.name = '${BOUNDED}') execute function faults.note_bound()`;
 
 const CHANGES = `select (extract(epoch from at) * 1000000)::float8 as at, bound from faults.bound order by at`;
 
@@ -77,7 +77,7 @@ const CHANGES = `select (extract(epoch from at) * 1000000)::float8 as at, bound 
 const PROBE = `select (extract(epoch from clock_timestamp()) * 1000000)::float8 as clock,
   array(select (extract(epoch from l.leased_at) * 1000000)::float8 from stint.lease l
     where l.queue_id = q.id and l.lease_expires_at > clock_timestamp() order by l.leased_at) as live,
-  (select count(*) from stint.ready r where r.queue_id = q.id)::int as waiting, q.max_in_flight as bound
+  (select count(*) from stint.ready r where r.queue_id = q.id)::int as waiting, coalesce(q.max_in_flight, ${UNBOUNDED}) as bound
 from stint.queue q where q.name = $1`;
 
 const DUES = `select s.job_id as id, s.epoch, (extract(epoch from s.due_at) * 1000000)::float8 as "dueAt"

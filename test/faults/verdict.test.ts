@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { check } from '../../loadtest/faults/check.js';
 import type { BoundProbe, Evidence } from '../../loadtest/faults/evidence.js';
+import { UNBOUNDED } from '../../loadtest/faults/queues.js';
 import {
   asked,
   DAY,
@@ -155,6 +156,21 @@ describe('the verdict on a run', () => {
     assert.deepEqual(rulesFor({ live: [...live, DAY + 5 * SECOND] }).length, 1);
     assert.deepEqual(rulesFor({ live: [...live, DAY] }).length, 1);
     assert.deepEqual(rulesFor({ live: [DAY + 5 * SECOND, DAY + 5 * SECOND] }), []);
+  });
+
+  it('gives a bound on a queue that had none as long as an instance takes that did not hear of it', () => {
+    const boundChanges = [
+      { at: DAY - 60 * SECOND, bound: UNBOUNDED },
+      { at: DAY, bound: 1 },
+    ];
+    const rulesFor = (leasedAt: number): string[] =>
+      check({
+        ...sound(),
+        boundChanges,
+        boundProbes: [looked({ seconds: 20, bound: 1, live: [leasedAt, leasedAt] })],
+      }).map(({ rule }) => rule);
+    assert.deepEqual(rulesFor(DAY + 9 * SECOND), []);
+    assert.deepEqual(rulesFor(DAY + 13 * SECOND), ['a queue never has more live leases than its bound']);
   });
 
   it('takes a queue for stuck only while it has room, and jobs that nobody leases, and no fault is near', () => {
