@@ -33,6 +33,8 @@ export interface Elsewhere extends Usage {
 const LEAST_SHARE = 0.05;
 /** How much of an old measure of what is asked for stays in a new one, when less is asked for. */
 const MEMORY = 0.2;
+/** Less is nothing: the database takes no number as small as memory fades to. */
+const LEAST_DEMAND = 0.001;
 
 const NOTHING_ELSEWHERE: Elsewhere = { requests: 0, jobs: 0, parked: 0, streams: 0, instances: 0 };
 
@@ -162,7 +164,8 @@ export class Allowance {
     for (const rated of ['requests', 'jobs'] as const) {
       const asked = this.#asked[rated] / seconds;
       const debt = Math.max(0, -(this.#buckets[rated]?.left(now) ?? 0));
-      this.#recent[rated] = Math.max(asked, this.#recent[rated] * MEMORY + asked * (1 - MEMORY));
+      const recent = Math.max(asked, this.#recent[rated] * MEMORY + asked * (1 - MEMORY));
+      this.#recent[rated] = recent < LEAST_DEMAND ? 0 : recent;
       this.#demand[rated] = this.#recent[rated] + debt;
       this.#asked[rated] = 0;
     }

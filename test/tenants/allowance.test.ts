@@ -209,6 +209,16 @@ describe('an allowance', () => {
     assert.equal(allowance.rate(500)?.remaining, 100);
   });
 
+  it('forgets what was asked for long ago wholly: the database takes no number as small as memory fades to', () => {
+    const allowance = new Allowance('tenant', { requestsPerSecond: 10, jobsPerSecond: 10 }, 0);
+    allowance.take('requests', 1, 0);
+    allowance.take('jobs', 1, 0);
+    for (let now = 500; now < 120_000; now += 500) {
+      const { requests, jobs } = allowance.measure(now);
+      for (const rate of [requests, jobs]) assert.ok(rate === 0 || rate > 1e-6, String(rate));
+    }
+  });
+
   it('keeps count of jobs that began to be stored while the stored ones were counted', () => {
     const allowance = new Allowance('tenant', { storedJobs: 10 }, 0);
     allowance.store(4, 0);
