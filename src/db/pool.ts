@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { ServiceError } from '../errors.js';
@@ -13,7 +14,7 @@ export interface ConnectionsOptions {
   /** What these connections are for; the label of their metrics and their application_name. */
   readonly name: string;
   readonly size: number;
-  /** Settings for the session, given at connect. */
+  /** Settings for the session. */
   readonly settings: Readonly<Record<string, string>>;
   /** Milliseconds after which the server ends a statement, 0 for never; the client gives up 5 s later and drops the connection. */
   readonly statementTimeout: number;
@@ -59,7 +60,9 @@ export const HOT_SETTINGS = { ...INDEX_SETTINGS, plan_cache_mode: 'force_generic
 export class Connections {
   readonly name: string;
   private readonly pool: pg.Pool;
-  private readonly broken = new WeakSet<pg.PoolClient>();
+  private readonly broken = new WeakSet<pg.ClientBase>();
+  /** A pooler tells the driver a number of its own. */
+  private readonly backends = new WeakMap<pg.ClientBase, number>();
   private open = 0;
   private closing = false;
   private onClosed: (() => void) | undefined;
@@ -72,6 +75,8 @@ export class Connections {
       statement_timeout: String(options.statementTimeout),
       ...options.settings,
     };
+    // Its type does not say that it is awaited.
+    const awaited = { onConnect: (client: pg.ClientBase) => this.prepare(client, settings) };
     this.pool = new pg.Pool({
       connectionString: options.url,
       application_name: `stint ${options.name}`,
@@ -80,9 +85,7 @@ export class Connections {
       ...(options.statementTimeout > 0 ? { query_timeout: options.statementTimeout + 5_000 } : {}),
       idleTimeoutMillis: 0,
       keepAlive: true,
-      options: Object.entries(settings)
-        .map(([key, value]) => `-c ${key}=${value}`)
-        .join(' '),
+      ...awaited,
     });
     this.pool.on('connect', (client) => {
       this.open += 1;
@@ -124,7 +127,7 @@ export class Connections {
     const client = await this.checkout();
     try {
       return await run({
-        processId: (client as unknown as { processID: number }).processID,
+        processId: this.backends.get(client)!,
         query: async <R>(statement: Statement, values: readonly unknown[] = []) => {
           this.options.onCall(this.name);
           const result = await client.query({
@@ -156,6 +159,22 @@ export class Connections {
     if (this.open > 0) await Promise.race([closed, pause(CLOSE_MS, undefined, { ref: false })]);
   }
 
+  /** Gives a new connection its settings, by a statement: a pooler refuses those of the start, or drops them in silence. */
+  private async prepare(client: pg.ClientBase, settings: Readonly<Record<string, string>>): Promise<void> {
+    const late = setTimeout(() => cut(client), CHECKOUT_MS);
+    try {
+      const [names, values] = [Object.keys(settings), Object.values(settings)];
+      const { rows } = await client.query<{ pid: number }>(PREPARE, [names, values]);
+      this.backends.set(client, rows[0]!.pid);
+    } catch (error) {
+      // A server that says nothing would not answer the end of the connection either.
+      cut(client);
+      throw error;
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
   private async checkout(): Promise<pg.PoolClient> {
     try {
       return await this.pool.connect();
@@ -163,6 +182,13 @@ export class Connections {
       throw unavailable(error);
     }
   }
+}
+
+const PREPARE = `select pg_backend_pid() as pid, count(set_config(name, value, false))
+from unnest($1::text[], $2::text[]) as setting(name, value)`;
+
+function cut(client: pg.ClientBase): void {
+  (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream.destroy();
 }
 
 /** What a statement's failure means for the caller: the database is away, or the statement itself is at fault. */

@@ -150,7 +150,7 @@ export class Outbox {
         plan_cache_mode: 'force_custom_plan',
         search_path: schema,
         lock_timeout: LOCK_TIMEOUT,
-        default_transaction_isolation: 'read\\ committed',
+        default_transaction_isolation: 'read committed',
       },
       statementTimeout: STATEMENT_MS,
       onCall: () => undefined,
