@@ -164,7 +164,7 @@ export class Connections {
     const late = setTimeout(() => cut(client), CHECKOUT_MS);
     try {
       const [names, values] = [Object.keys(settings), Object.values(settings)];
-      const { rows } = await client.query<{ pid: number }>(PREPARE, [names, values]);
+      const { rows } = await client.query<{ pid: number }>(SET_SESSION, [names, values]);
       this.backends.set(client, rows[0]!.pid);
     } catch (error) {
       // A server that says nothing would not answer the end of the connection either.
@@ -184,7 +184,8 @@ export class Connections {
   }
 }
 
-const PREPARE = `select pg_backend_pid() as pid, count(set_config(name, value, false))
+/** What every connection begins with; takes the names and the values of settings. */
+export const SET_SESSION = `select pg_backend_pid() as pid, count(set_config(name, value, false))
 from unnest($1::text[], $2::text[]) as setting(name, value)`;
 
 function cut(client: pg.ClientBase): void {
