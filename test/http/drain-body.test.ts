@@ -31,10 +31,10 @@ describe('bodies that nobody wants', () => {
   it('share a pace: many at once take as long as they are large together', async () => {
     const drain = new BodyDrain();
     const began = performance.now();
-    const all = await Promise.all(Array.from({ length: 8 }, () => drained(drain, MIB)));
+    const all = await Promise.all(Array.from({ length: 4 }, () => drained(drain, MIB)));
     assert.ok(all.every(({ whole }) => whole));
     const took = performance.now() - began;
-    assert.ok(took >= 400, `8 MiB took ${took} ms at 16 MiB a second`);
+    assert.ok(took >= 900, `4 MiB took ${took} ms at 4 MiB a second`);
   });
 
   it('are given up after 32 MiB or when the client is gone', async () => {
