@@ -196,6 +196,7 @@ create table migration (
   name text not null,
   checksum text not null,
   applied_at timestamp with time zone default clock_timestamp() not null,
+  compatible_from integer,
   constraint migration_pkey PRIMARY KEY (number)
 );
 

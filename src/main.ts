@@ -47,6 +47,7 @@ async function main(args: string[]): Promise<number> {
   const [command, ...rest] = positionals;
   const json = values.json === true;
   if (rest.length === 0 && command === 'check') {
+    endAtSignal();
     return check(loadConfig(undefined, { needsAdminKey: false }), { json, write: print });
   }
   if (json) throw new Error('--json is of check (--help)');
@@ -77,8 +78,10 @@ async function serve(config: Config): Promise<number> {
   // A start that takes longer than that is cut short: it does nothing that an exit half-way could leave broken.
   if (service === undefined) return 0;
   print(`${service.greeting.trimEnd()}\n`);
-  await asked;
+  const outgrown = await Promise.race([asked, service.outgrown]);
+  if (outgrown !== undefined) log.error({ reason: outgrown.message }, 'stopping');
   await service.stop();
+  if (outgrown !== undefined) throw outgrown;
   return 0;
 }
 
@@ -96,7 +99,14 @@ async function untilAsked(log: Log): Promise<void> {
   });
 }
 
+/** For what may be cut off anywhere: no signal ends the first process of a container that does not handle it. */
+function endAtSignal(): void {
+  process.once('SIGINT', () => process.exit(130));
+  process.once('SIGTERM', () => process.exit(143));
+}
+
 async function migrateOnly(config: Config): Promise<number> {
+  endAtSignal();
   const log = createLog(config.logLevel);
   const embedded =
     config.databaseUrl === undefined ? await startEmbedded({ dataDirectory: config.dataDirectory, log }) : undefined;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -21,6 +22,21 @@ interface Ended {
   /** Standard output alone. */
   readonly out: string;
   readonly error: string;
+}
+
+for (const command of ['check', 'migrate']) {
+  it(`stint ${command} ends at a signal by itself, as the first process of a container has to`, async () => {
+    const mute = net.createServer().listen(0, '127.0.0.1');
+    await once(mute, 'listening');
+    const connected = once(mute, 'connection');
+    const { port } = mute.address() as net.AddressInfo;
+    const running = runScript('src/main.js', [command], { STINT_DATABASE_URL: `postgres://u:p@127.0.0.1:${port}/d` });
+    const [socket] = (await connected) as [net.Socket];
+    running.child.kill('SIGTERM');
+    assert.deepEqual(await running.exit, { code: 143, signal: null }, running.output());
+    socket.destroy();
+    mute.close();
+  });
 }
 
 describe('stint check', () => {

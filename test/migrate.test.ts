@@ -1,38 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { type TestContext, test } from 'node:test';
-import pg from 'pg';
+import { test } from 'node:test';
 import { pino } from 'pino';
 import { migrate, pendingMigrations } from '../src/db/migrate.js';
-import { createDatabase, createEmptyDatabase, query } from './helpers/postgres.js';
+import { directoryWith, emptyDatabase } from './helpers/migrations.js';
+import { createDatabase, query } from './helpers/postgres.js';
 
 const log = pino({ level: 'silent' });
-
-async function emptyDatabase(t: TestContext): Promise<string> {
-  const database = await createEmptyDatabase();
-  t.after(() => database.drop());
-  return database.url;
-}
-
-async function directoryWith(t: TestContext, files: Record<string, string>): Promise<string> {
-  const directory = path.join(await mkdtemp(path.join(tmpdir(), 'stint-migrate-')), 'migrations');
-  t.after(() => rm(path.dirname(directory), { recursive: true, force: true }));
-  await mkdir(directory);
-  for (const [name, sql] of Object.entries(files)) await writeFile(path.join(directory, name), sql);
-  return directory;
-}
-
-async function withClient(url: string, use: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client(url);
-  await client.connect();
-  try {
-    await use(client);
-  } finally {
-    await client.end();
-  }
-}
 
 const FIRST = { '0001-first.sql': 'create table one (id int);' };
 const SECOND = { '0002-second.sql': 'create table two (id int); insert into one values (1);' };
@@ -95,14 +68,6 @@ test('instances that migrate at once apply each migration once', async (t) => {
   assert.deepEqual(await query(url, 'select count(*)::int as rows from stint.one'), [{ rows: 1 }]);
 });
 
-test('a database that is newer than this version is refused by the name of what is unknown', async (t) => {
-  const url = await emptyDatabase(t);
-  await migrate(url, { log, directory: await directoryWith(t, { ...FIRST, ...SECOND }) });
-  const directory = await directoryWith(t, FIRST);
-  await assert.rejects(migrate(url, { log, directory }), /newer than this version of Stint: .* 0002-second/);
-  await assert.rejects(pendingMigrations(url, { directory }), /newer than this version of Stint/);
-});
-
 test('a migration edited after its release is refused, other line ends are no edit', async (t) => {
   const url = await emptyDatabase(t);
   await migrate(url, {
@@ -113,22 +78,6 @@ test('a migration edited after its release is refused, other line ends are no ed
   assert.deepEqual((await migrate(url, { log, directory: sameText })).applied, []);
   const edited = await directoryWith(t, { '0001-first.sql': 'create table one (\nid bigint);\n' });
   await assert.rejects(migrate(url, { log, directory: edited }), /0001-first differs from the one applied/);
-});
-
-test('a lock held by another session is waited for in short attempts', async (t) => {
-  const url = await emptyDatabase(t);
-  await migrate(url, { log, directory: await directoryWith(t, FIRST) });
-  const directory = await directoryWith(t, { ...FIRST, ...SECOND });
-  const lines: string[] = [];
-  await withClient(url, async (holder) => {
-    await holder.query('begin; lock table stint.one in access exclusive mode');
-    const letGoAfterFirst = (line: string): void => {
-      if (lines.push(line) === 1) void holder.query('rollback');
-    };
-    const { applied } = await migrate(url, { log: pino({ level: 'warn' }, { write: letGoAfterFirst }), directory });
-    assert.deepEqual(applied, ['0002-second']);
-  });
-  assert.match(lines[0]!, /0002-second.*tried again/);
 });
 
 test('numbers of migration files run from 1 without gap or repetition', async (t) => {

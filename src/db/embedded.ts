@@ -70,7 +70,10 @@ const FIXED: Settings = {
  * service or was made by another major version, or when something stands in Postgres's way.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
-  await mkdir(options.dataDirectory, { recursive: true, mode: 0o700 });
+  await mkdir(options.dataDirectory, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    const what = `STINT_DATA_DIR is ${options.dataDirectory}, which is no directory and cannot be made one`;
+    throw new Error(`${what} (${(error as Error).message}): give a directory`, { cause: error });
+  });
   const dataDirectory = await realpath(options.dataDirectory);
   const lock = await lockDirectory(dataDirectory);
   try {

@@ -54,12 +54,12 @@ export interface TaskRunner {
 const JITTER = 0.1;
 const SOONEST_MS = 100;
 const FIRST_BACKOFF_MS = 500;
-const LONGEST_BACKOFF_MS = 10_000;
+const LONGEST_BACKOFF_MS = 5_000;
 
 /**
  * Runs each task again and again, never beside itself: `every` milliseconds after its last run (give or take a tenth, so that
  * instances drift apart) or `whenIdle` when that run found nothing to do, sooner or at once when it says so, later when its share
- * of the time is used up, and with growing pauses up to 10 s while it fails.
+ * of the time is used up, and with growing pauses up to 5 s while it fails.
  */
 export function createTaskRunner(parts: TaskRunnerParts): TaskRunner {
   const loops = new Map(parts.tasks.map((task) => [task.name, new Loop(task, parts)]));
