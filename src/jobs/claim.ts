@@ -33,7 +33,8 @@ export const claimKind: ClaimKind<Claimed> = {
       .map((row) => toClaimed(row, round, slots.get(row.leaseId)!))
       .sort((a, b) => a.preference - b.preference || a.slot - b.slot);
     const summary = rows.find((row) => row.taken !== null);
-    return { jobs, taken: takenOf(summary?.taken ?? []), found: new Map(summary?.found ?? []) };
+    const waits = waitsOf(rows, summary?.leasedAt ?? 0);
+    return { jobs, waits, taken: takenOf(summary?.taken ?? []), found: new Map(summary?.found ?? []) };
   },
   giveBack: (connections, leaseIds) => connections.query(GIVE_BACK_CLAIM, [plainArray(leaseIds)]).then(() => undefined),
 };
@@ -46,6 +47,8 @@ interface ClaimedRow extends LeasedRow {
   readonly taken: readonly (readonly [number, number, number, number])[] | null;
   /** On the same row: queue and number of what was looked at. */
   readonly found: readonly (readonly [number, number])[] | null;
+  /** On the same row: when all of them were leased, in microseconds. */
+  readonly leasedAt: number | null;
 }
 
 /** Slots follow the order of the ready rows, queue by queue. */
@@ -58,6 +61,13 @@ function toClaimed(row: ClaimedRow, round: Round, slot: number) {
     queueId,
     job: { job: toLeasedJob(row), jobId, queueId, leaseId, bodyMissing: !row.hasBody },
   };
+}
+
+/** Of first leases only: when a job came back from an earlier one is not in its row. */
+function waitsOf(rows: readonly ClaimedRow[], leasedAt: number): number[] {
+  const waits: number[] = [];
+  for (const { epoch, runAt } of rows) if (epoch === 1) waits.push(Math.max(0, leasedAt - runAt) / 1_000_000);
+  return waits;
 }
 
 function takenOf(lanes: NonNullable<ClaimedRow['taken']>): ReadonlyMap<number, Taken> {
@@ -195,7 +205,8 @@ select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.
     from (select k.queue_id, k.rank, max(k.pos) as pos, count(*) as rows from kept k group by k.queue_id, k.rank) lane) end as taken,
   case when row_number() over () = 1 then (
     select json_agg(json_build_array(look.queue_id, look.rows))
-    from (select p.queue_id, count(*) as rows from picked p group by p.queue_id) look) end as found
+    from (select p.queue_id, count(*) as rows from picked p group by p.queue_id) look) end as found,
+  case when row_number() over () = 1 then (extract(epoch from l.leased_at) * 1000000)::float8 end as "leasedAt"
 from leased l
 join queue q on q.id = l.queue_id
 left join lateral (select * from job where job.id = l.job_id offset 0) job on true

@@ -27,7 +27,11 @@ export function callInstruments(registers: Registry[]) {
     registers,
   });
   const parked = new Gauge({ name: 'stint_parked_leases', help: 'Leases that wait for a job', registers });
-  const streams = new Gauge({ name: 'stint_open_streams', help: 'Worker streams that are open', registers });
+  const streams = new Gauge({
+    name: 'stint_open_streams',
+    help: 'Streams that are open: of workers, and of KEDA',
+    registers,
+  });
   const refused = new Counter({
     name: 'stint_refused_acts_total',
     help: 'Administrative acts refused for want of a right; those beyond a bound are not in the audit log',

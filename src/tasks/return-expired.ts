@@ -24,7 +24,9 @@ export const returnExpired: Task = {
       ),
     );
     endings.ended(rows.filter(({ fate }) => fate !== 'ready').map(({ jobId }) => jobId));
-    return { counts: { expired: rows.length }, again: rows.length >= MOST, next };
+    const ended = (as: Returned['fate']): number => rows.filter(({ fate }) => fate === as).length;
+    const counts = { expired: rows.length, dead: ended('dead'), cancelled: ended('cancelled') };
+    return { counts, again: rows.length >= MOST, next };
   },
 };
 

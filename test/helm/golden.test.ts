@@ -43,6 +43,21 @@ const REFUSED: readonly { readonly what: string; readonly set: string; readonly 
     set: 'database.existingSecret=',
     says: /database\.existingSecret or database\.url is required/,
   },
+  {
+    what: 'a policy that shuts KEDA out',
+    set: 'exampleWorker.enabled=true,networkPolicy.enabled=true,networkPolicy.from[0].podSelector.matchLabels.a=b',
+    says: /networkPolicy\.kedaFrom is required/,
+  },
+  {
+    what: 'fewer workers at most than at least',
+    set: 'exampleWorker.enabled=true,exampleWorker.keda.minReplicaCount=20',
+    says: /minReplicaCount is above maxReplicaCount/,
+  },
+  {
+    what: 'KEDA without a certificate where every client needs one',
+    set: 'exampleWorker.enabled=true,grpcTls.enabled=true,grpcTls.existingSecret=a,grpcTls.clientCertificates=true',
+    says: /exampleWorker\.keda\.tls\.clientSecret is required/,
+  },
   { what: 'an Ingress without a host', set: 'ingress.http.enabled=true', says: /ingress\.http\.hosts is required/ },
   {
     what: 'a route without a gateway',

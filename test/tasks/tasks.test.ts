@@ -6,6 +6,7 @@ import { expireJobs } from '../../src/tasks/expire-jobs.js';
 import { foldCounts } from '../../src/tasks/fold-counts.js';
 import { forwardDead } from '../../src/tasks/forward-dead.js';
 import { createPrune } from '../../src/tasks/prune.js';
+import type { QueuesSample } from '../../src/observability/queue-metrics.js';
 import { createSampleDepth } from '../../src/tasks/sample-depth.js';
 import { openRoom, place, type Room } from '../queues/room.js';
 
@@ -223,21 +224,49 @@ test('the deepest queues are sampled by name, without purged jobs, and the rest 
     }),
   );
   await room.sql('insert into queue_count (queue_id, scheduled) select unnest($1::int[]), 1', [small]);
-  let depths: any[] = [];
-  let ages: any[] = [];
+  await room.sql('insert into queue_count (queue_id, enqueued) values ($1, 9)', [small.at(-1)]);
+  let found!: QueuesSample;
   const sample = createSampleDepth({
-    queueDepth: (rows) => void (depths = [...rows]),
-    oldestAge: (rows) => void (ages = [...rows]),
+    queues: (each) => void (found = each),
+    queuesUnknown: () => undefined,
+    storage: () => undefined,
+    storageUnknown: () => undefined,
   });
+  const shown = (name: string) => found.queues.find((each) => each.queue === name);
   await sample.run(room.engine);
-  assert.deepEqual(depths.find((row) => row.queue === queue && row.state === 'ready').value, 20_000);
-  assert.equal(new Set(depths.map((row) => row.queue)).size, 101);
-  assert.ok(
-    depths.some((row) => row.tenant === '' && row.queue === 'other' && row.state === 'scheduled' && row.value > 0),
-  );
-  const age = ages.find((row) => row.queue === queue).value;
+  assert.equal(shown(queue)!.counts.ready, 20_000);
+  assert.ok(found.queues.length > 50 && found.queues.length <= 100, `${found.queues.length}`);
+  assert.deepEqual(shown(`small-${queue}-100`)!.enqueued, 9, 'shown for its traffic');
+  assert.ok(found.other.scheduled > 0);
+  const age = shown(queue)!.oldestReady;
   assert.ok(age >= 120 && age < 180);
   await room.sql(`update queue set cut = nextval('pos') where id = $1`, [queueId]);
   await sample.run(room.engine);
-  assert.equal(depths.find((row) => row.queue === queue && row.state === 'ready').value, 0);
+  assert.equal(shown(queue)!.counts.ready, 0);
+});
+
+test('how late the oldest due schedule and scheduled job are is sampled, purged jobs left out', async () => {
+  await place(room, 'scheduled', { queueId, count: 3 });
+  await room.sql(`delete from scheduled where queue_id <> $1`, [queueId]);
+  await room.sql(`update scheduled set due_at = now() - interval '5 minutes'`);
+  await room.sql(
+    `insert into schedule (id, tenant_id, name, every, time_zone, anchor_at, misfire, overlap, queue, is_json, rank, size, look_at)
+    values (gen_random_uuid(), $1, $2, 60000, 'UTC', now(), 'skip', 'allow', $2, true, 0, 0, now() - interval '2 minutes')`,
+    [room.tenant.id, queue],
+  );
+  let found!: QueuesSample;
+  const sample = createSampleDepth({
+    queues: (each) => void (found = each),
+    queuesUnknown: () => undefined,
+    storage: () => undefined,
+    storageUnknown: () => undefined,
+  });
+  const near = (seconds: number, expected: number): boolean => seconds >= expected && seconds < expected + 60;
+  await sample.run(room.engine);
+  assert.ok(near(found.scheduleLag, 120), `${found.scheduleLag}`);
+  assert.ok(near(found.dueJobLag, 300), `${found.dueJobLag}`);
+  await room.sql(`update queue set cut = nextval('pos') where id = $1`, [queueId]);
+  await room.sql(`update schedule set look_at = now() + interval '1 hour'`);
+  await sample.run(room.engine);
+  assert.deepEqual([found.scheduleLag, found.dueJobLag], [0, 0]);
 });

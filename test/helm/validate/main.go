@@ -1,14 +1,18 @@
 // validate reads JSON lines. An object of the Gateway API or of the Prometheus operator is held to its Go type: a member that
-// the type does not have, or one of another type, is a fault. {"promql": "…"} is parsed. It prints one line a fault and ends with 1.
+// the type does not have, or one of another type, is a fault. {"promql": "…"} is parsed, and {"rules": "…"} is held to what Prometheus
+// wants of a file of rules, templates of annotations included. {"alert": {…}} is evaluated (alert.go). It prints one line a fault and ends with 1.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
@@ -43,15 +47,23 @@ func main() {
 
 func check(line []byte) []string {
 	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Promql     string `json:"promql"`
+		APIVersion string     `json:"apiVersion"`
+		Kind       string     `json:"kind"`
+		Promql     string     `json:"promql"`
+		Rules      string     `json:"rules"`
+		Alert      *alertCase `json:"alert"`
 	}
 	if err := json.Unmarshal(line, &head); err != nil {
 		return []string{err.Error()}
 	}
 	if head.Promql != "" {
 		return parse(head.Promql)
+	}
+	if head.Rules != "" {
+		return parseRules(head.Rules)
+	}
+	if head.Alert != nil {
+		return head.Alert.check()
 	}
 	name := head.APIVersion + " " + head.Kind
 	typed, known := types[name]
@@ -65,6 +77,15 @@ func check(line []byte) []string {
 	faults := []string{}
 	for _, fault := range strict {
 		faults = append(faults, name+": "+fault.Error())
+	}
+	return faults
+}
+
+func parseRules(file string) []string {
+	faults := []string{}
+	_, errs := rulefmt.Parse([]byte(file), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	for _, err := range errs {
+		faults = append(faults, err.Error())
 	}
 	return faults
 }
