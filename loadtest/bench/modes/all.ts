@@ -12,6 +12,7 @@ import { notify } from './notify.js';
 import { queues } from './queues.js';
 import { retention } from './retention.js';
 import { route } from './route.js';
+import { sizing } from './sizing.js';
 import { soak } from './soak.js';
 import { stress } from './stress.js';
 import { table } from './table.js';
@@ -28,6 +29,7 @@ export const MODES: Readonly<Record<string, (rig: Rig) => Promise<Table>>> = {
   instances,
   idle,
   soak,
+  sizing,
   notify,
   deep,
   retention,
