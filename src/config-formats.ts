@@ -1,7 +1,12 @@
 import { isIP } from 'node:net';
 
 /** Formats of a variable that JSON Schema does not know: each says whether one item of a comma-separated list is accepted. */
-export const LIST_FORMATS = { origins: isOrigin, networks: isNetwork } as const;
+export const LIST_FORMATS = {
+  origins: isOrigin,
+  networks: isNetwork,
+  headers: isHeaderPair,
+  attributes: isAttributePair,
+} as const;
 
 export type ListFormat = keyof typeof LIST_FORMATS;
 
@@ -22,4 +27,28 @@ function isNetwork(item: string): boolean {
   const family = isIP(address);
   if (family === 0 || more.length > 0 || /%|^::ffff:/i.test(address)) return false;
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128));
+}
+
+/** `name=value`, the value percent-encoded where it has to be. Nothing at all is let pass: lists may end in a comma. */
+function isHeaderPair(item: string): boolean {
+  if (item === '') return true;
+  const [, value] = /^[\w!#$%&'*+.^`|~-]+ *=(.+)$/.exec(item) ?? [];
+  return value !== undefined && /^[\t -~]+$/.test(decoded(value) ?? '');
+}
+
+/** `key=value`, both percent-encoded where they have to be, by the specification of OTEL_RESOURCE_ATTRIBUTES. */
+function isAttributePair(item: string): boolean {
+  if (item === '') return true;
+  const [, key = '', value = ''] = /^([^=]+)=([^=]*)$/.exec(item) ?? [];
+  const [plainKey = '', plainValue] = [decoded(key), decoded(value)];
+  return plainKey !== '' && plainKey.length <= 255 && plainValue !== undefined && plainValue.length <= 255;
+}
+
+/** Undefined when it is not percent-encoding. */
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text.trim());
+  } catch {
+    return undefined;
+  }
 }

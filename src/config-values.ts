@@ -24,10 +24,15 @@ export interface Variable {
 export function faultIn(name: string, given: string, schema: Variable): string | undefined {
   if (isAccepted(given, schema)) return undefined;
   if (given === '') return `${name} is empty: give ${accepts(schema)}, or unset it`;
+  if (schema['x-secret'] === true) return `${name} is not what it should be (not shown): give ${accepts(schema)}`;
   const wrong = itemAtFault(given, schema);
-  if (wrong !== undefined) return `${name} holds ${JSON.stringify(wrong)}: give ${accepts(schema)}`;
-  const shown = schema['x-secret'] === true ? 'not what it should be (not shown)' : JSON.stringify(given);
-  return `${name} is ${shown}: give ${accepts(schema)}`;
+  if (wrong !== undefined) return `${name} holds ${shown(wrong)}: give ${accepts(schema)}`;
+  return `${name} is ${shown(given)}: give ${accepts(schema)}`;
+}
+
+/** A value on one line, without the user and the password of a URL, whichever variable it was put into. */
+function shown(given: string): string {
+  return JSON.stringify(given.replace(/(:\/\/)\S*@/g, '$1[hidden]@'));
 }
 
 /** The value that an accepted text stands for. */

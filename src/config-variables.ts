@@ -51,6 +51,11 @@ export const VARIABLES = Type.Object({
         'with `?sslmode=verify-full` over TLS, see [operations.md](operations.md#tls-to-postgres).',
     }),
   ),
+  STINT_MIGRATE: Type.Enum(['on', 'off'], {
+    default: 'on',
+    description:
+      'Whether `stint serve` brings the database up to its version before it serves. With `off` it refuses an older database: run `stint migrate` first.',
+  }),
   STINT_DATA_DIR: Type.String({
     minLength: 1,
     default: '.stint',
@@ -128,7 +133,7 @@ export const VARIABLES = Type.Object({
     minimum: 1,
     maximum: 60,
     default: 8,
-    description: 'Longest time a graceful stop waits for calls under way.',
+    description: 'Longest time a graceful stop waits for calls under way, once the listener has closed.',
   }),
   STINT_DRAIN_DELAY_SECONDS: Type.Integer({
     minimum: 0,

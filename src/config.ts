@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { type Issuer, readIssuers } from './config-issuers.js';
+import { databaseUrlFaults } from './config-database.js';
 import { listOf } from './config-formats.js';
 import { nearestName } from './config-names.js';
 import {
@@ -10,6 +11,8 @@ import {
   type RelayNeeds,
   type RelayValues,
 } from './config-relay.js';
+import { TRACING_VARIABLES, type TracingValues } from './config-tracing-variables.js';
+import { type TracingConfig, tracingConfigOf, tracingFaults, tracingVariablesIn } from './config-tracing.js';
 import { accepts, faultIn, parse, type Variable } from './config-values.js';
 import { type Name, type Values, VARIABLES } from './config-variables.js';
 
@@ -23,6 +26,8 @@ export interface Config {
   readonly host: string;
   /** Undefined: the embedded Postgres, in `dataDirectory`. */
   readonly databaseUrl: string | undefined;
+  /** Whether the service migrates the database when it starts. */
+  readonly migrate: boolean;
   /** Absolute. */
   readonly dataDirectory: string;
   /** Root keys; with a `databaseUrl` and without a file never none, unless the command has no use for them. */
@@ -40,6 +45,8 @@ export interface Config {
   /** Whether the service does its chores by itself. */
   readonly background: boolean;
   readonly logLevel: Values['STINT_LOG_LEVEL'];
+  /** Undefined: no spans. */
+  readonly tracing: TracingConfig | undefined;
   /** Undefined: on the main port. */
   readonly metricsPort: number | undefined;
   readonly drainSeconds: number;
@@ -64,8 +71,10 @@ export interface LoadOptions {
 export function loadConfig(env: NodeJS.ProcessEnv = process.env, options: LoadOptions = {}): Config {
   const { values, faults } = read<Values>(env, variables());
   faults.push(...conflicts(values, env, options.needsAdminKey ?? true));
+  const tracing = readTracing(env);
+  faults.push(...tracing.faults);
   if (faults.length > 0) throw new Error(faults.join('\n'));
-  return Object.freeze(configOf(values, env));
+  return Object.freeze({ ...configOf(values, env), tracing: tracingConfigOf(tracing.values) });
 }
 
 /** The same for `stint relay`, which has no use for the service's variables, as the service has none for these. */
@@ -79,8 +88,14 @@ export function loadRelayConfig(
     ...logLevel,
   ]);
   faults.push(...relayFaults(values, needs));
+  faults.push(...databaseUrlFaults('STINT_RELAY_DATABASE_URL', values.STINT_RELAY_DATABASE_URL));
   if (faults.length > 0) throw new Error(faults.join('\n'));
   return Object.freeze({ ...relayConfigOf(values), logLevel: values.STINT_LOG_LEVEL });
+}
+
+function readTracing(env: NodeJS.ProcessEnv) {
+  const { values, faults } = readKnown<TracingValues>(tracingVariablesIn(env), tracingVariables());
+  return { values, faults: faults.length > 0 ? faults : tracingFaults(values) };
 }
 
 /** The table of all variables of the service, in Markdown, for docs/configuration.md. */
@@ -91,6 +106,11 @@ export function configurationTable(): string {
 /** The same of those of the relay. */
 export function relayConfigurationTable(): string {
   return tableOf(relayVariables());
+}
+
+/** The same of those of OpenTelemetry. */
+export function tracingConfigurationTable(): string {
+  return tableOf(tracingVariables());
 }
 
 function tableOf(described: readonly [string, Variable][]): string {
@@ -109,12 +129,23 @@ function relayVariables(): [keyof RelayValues, Variable][] {
   return Object.entries(RELAY_VARIABLES.properties) as unknown as [keyof RelayValues, Variable][];
 }
 
+function tracingVariables(): [keyof TracingValues, Variable][] {
+  return Object.entries(TRACING_VARIABLES.properties) as unknown as [keyof TracingValues, Variable][];
+}
+
+interface Read<T> {
+  readonly values: T;
+  readonly faults: string[];
+}
+
 /** What the environment says of these variables, and what is wrong with it: of these, and of names that nobody knows. */
-function read<T>(
-  env: NodeJS.ProcessEnv,
-  described: readonly [string, Variable][],
-): { readonly values: T; readonly faults: string[] } {
-  const faults = unknownNames(env);
+function read<T>(env: NodeJS.ProcessEnv, described: readonly [string, Variable][]): Read<T> {
+  const { values, faults } = readKnown<T>(env, described);
+  return { values, faults: [...unknownNames(env), ...faults] };
+}
+
+function readKnown<T>(env: NodeJS.ProcessEnv, described: readonly [string, Variable][]): Read<T> {
+  const faults: string[] = [];
   const values: Record<string, unknown> = {};
   for (const [name, schema] of described) {
     const given = env[name];
@@ -135,7 +166,8 @@ function unknownNames(env: NodeJS.ProcessEnv): string[] {
     });
 }
 
-function conflicts(values: Values, env: NodeJS.ProcessEnv, needsAdminKey: boolean): string[] {
+/** Of values that are sound each by itself; the others are absent. */
+function conflicts(values: Partial<Values>, env: NodeJS.ProcessEnv, needsAdminKey: boolean): string[] {
   const faults: string[] = [];
   const [key, file] = [env['STINT_ADMIN_KEY'], env['STINT_ADMIN_KEY_FILE']];
   if (needsAdminKey && env['STINT_DATABASE_URL'] !== undefined && key === undefined && file === undefined) {
@@ -151,14 +183,14 @@ function conflicts(values: Values, env: NodeJS.ProcessEnv, needsAdminKey: boolea
       `STINT_METRICS_PORT is ${metrics}, as STINT_HTTP_PORT is: give it another, or unset it to share the port`,
     );
   }
-  faults.push(...tlsFaults(values));
-  if (grpc !== 0 && grpc === http) faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_HTTP_PORT is: give it another`);
-  if (grpc !== 0 && grpc === metrics)
-    faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_METRICS_PORT is: give it another`);
+  faults.push(...databaseUrlFaults('STINT_DATABASE_URL', values.STINT_DATABASE_URL), ...tlsFaults(values));
+  if (grpc === undefined || grpc === 0) return faults;
+  if (grpc === http) faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_HTTP_PORT is: give it another`);
+  if (grpc === metrics) faults.push(`STINT_GRPC_PORT is ${grpc}, as STINT_METRICS_PORT is: give it another`);
   return faults;
 }
 
-function tlsFaults(values: Values): string[] {
+function tlsFaults(values: Partial<Values>): string[] {
   const { STINT_GRPC_TLS_CERT_FILE: certificate, STINT_GRPC_TLS_KEY_FILE: key } = values;
   if ((certificate === undefined) === (key === undefined)) {
     return values.STINT_GRPC_TLS_CLIENT_CA_FILE === undefined || certificate !== undefined
@@ -174,7 +206,7 @@ function tlsOf(values: Values): Config['grpcTls'] {
   return { certificate, key, clientAuthority: values.STINT_GRPC_TLS_CLIENT_CA_FILE };
 }
 
-function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
+function configOf(values: Values, env: NodeJS.ProcessEnv): Omit<Config, 'tracing'> {
   const embedded = values.STINT_DATABASE_URL === undefined;
   return {
     httpPort: values.STINT_HTTP_PORT,
@@ -183,6 +215,7 @@ function configOf(values: Values, env: NodeJS.ProcessEnv): Config {
     grpcConnectionSeconds: values.STINT_GRPC_CONNECTION_SECONDS,
     host: values.STINT_HOST ?? (embedded ? '127.0.0.1' : '::'),
     databaseUrl: values.STINT_DATABASE_URL,
+    migrate: values.STINT_MIGRATE === 'on',
     dataDirectory: path.resolve(values.STINT_DATA_DIR),
     adminKeys: values.STINT_ADMIN_KEY?.split(' ') ?? [],
     adminKeyFile: values.STINT_ADMIN_KEY_FILE,

@@ -30,6 +30,10 @@ import { putQueue } from './queues/put.js';
 import { redriveDead } from './queues/redrive.js';
 import { resumeQueue } from './queues/resume.js';
 import { getQueueStats } from './queues/stats.js';
+import { getMetricSpec } from './scaling/get-metric-spec.js';
+import { getMetrics } from './scaling/get-metrics.js';
+import { isScalerActive } from './scaling/is-active.js';
+import { streamIsActive } from './scaling/stream-is-active.js';
 import { deleteSchedule } from './schedules/delete.js';
 import { getSchedule } from './schedules/get.js';
 import { listSchedules } from './schedules/list.js';
@@ -52,7 +56,7 @@ import { rotateAdminKey, rotateApiKey, rotateOwnKey } from './tenants/rotate-key
 import { suspendTenant } from './tenants/suspend-tenant.js';
 import { updateTenant } from './tenants/update-tenant.js';
 
-/** Every operation there is. */
+/** Every operation of our own contract. */
 export const operations: readonly Operation<Engine>[] = [
   enqueue,
   enqueueBatch,
@@ -115,3 +119,11 @@ export const operations: readonly Operation<Engine>[] = [
   revokeAdminKey,
   listAuditEvents,
 ];
+
+/** What KEDA calls, by the contract of its external scalers: gRPC alone serves it. */
+export const scalerOperations = {
+  isActive: isScalerActive,
+  streamIsActive,
+  getMetricSpec,
+  getMetrics,
+} as const satisfies Readonly<Record<string, Operation<Engine>>>;

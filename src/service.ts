@@ -6,7 +6,8 @@ import { createAdmit } from './core/admit.js';
 import { createInvoke } from './core/invoke.js';
 import { createOpenStream } from './core/open-stream.js';
 import { startEmbedded } from './db/embedded.js';
-import { migrate } from './db/migrate.js';
+import { migrate, requireSchema } from './db/migrate.js';
+import { SchemaFloor } from './db/schema-floor.js';
 import { checkWritable } from './db/writable.js';
 import { createPoster } from './events/poster.js';
 import { DatabaseClock } from './hotpath/clock.js';
@@ -23,7 +24,8 @@ import { greet } from './greeting.js';
 import { keptSecrets, type Secrets } from './kept-secrets.js';
 import type { Log } from './observability/log.js';
 import { createMetrics } from './observability/metrics.js';
-import { operations } from './operations.js';
+import type { Traces } from './observability/traces.js';
+import { operations, scalerOperations } from './operations.js';
 import { createTasks } from './tasks/all.js';
 import { createTaskRunner, type TaskRunner } from './tasks/runner.js';
 import { createCallers } from './tenants/callers.js';
@@ -34,6 +36,8 @@ export interface Service {
   readonly grpcPort: number;
   /** Lines for a person: where the service is, a key, and what to try first. */
   readonly greeting: string;
+  /** Resolves, with the reason in plain words, when a newer version has changed the database so that this one must stop. */
+  readonly outgrown: Promise<Error>;
   /** Stops gracefully: what is under way is finished and durable; takes no longer than the configuration allows. */
   stop(): Promise<void>;
 }
@@ -58,7 +62,7 @@ const AFTER_DRAIN_MS = 1_000;
 export async function startService(config: Config, log: Log): Promise<Service> {
   const undo: Undo[] = [];
   const stop = async (): Promise<void> => {
-    const deadline = performance.now() + config.drainSeconds * 1_000 + AFTER_DRAIN_MS;
+    const deadline = performance.now() + (config.drainDelaySeconds + config.drainSeconds) * 1_000 + AFTER_DRAIN_MS;
     for (const { run, patient } of undo.splice(0).reverse()) {
       const done = run().catch((error: unknown) => log.error({ err: error }, 'a step of stopping failed'));
       await (patient ? done : Promise.race([done, pause(deadline - performance.now(), undefined, { ref: false })]));
@@ -73,7 +77,10 @@ export async function startService(config: Config, log: Log): Promise<Service> {
 }
 
 async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise<void>): Promise<Service> {
-  const url = await openDatabase(config, log, undo);
+  const { url, known } = await openDatabase(config, log, undo);
+  const schema = new SchemaFloor(known);
+  const traces = await startTraces(config, log);
+  if (traces !== undefined) undo.push({ run: () => traces.stop(), patient: false });
   const metrics = createMetrics();
   const oneByOne = config.coalescing ? undefined : CONNECTIONS_ONE_BY_ONE;
   const connections = config.databaseConnections;
@@ -97,6 +104,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
     database,
     clock,
     onCredentials: () => callers.changed(),
+    onFloor: (floor) => void schema.seen(floor),
     onScheduled,
     chores: { round: (mostRuns) => runner.round(mostRuns) },
     poster: createPoster({ allowedNetworks: config.webhookNetworks }),
@@ -123,10 +131,11 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
     log,
   });
   const admit = createAdmit({ authenticate: callers.authenticate, admission, refused });
-  const invoke = createInvoke({ engine, admit, admission, refused, metrics, log });
+  const invoke = createInvoke({ engine, admit, admission, refused, metrics, log, traces });
   const addressOf = createAddressOf(config.trustedProxies);
   const grpc = createGrpcServer({
     operations,
+    scaler: scalerOperations,
     invoke,
     open: createOpenStream({ admit, admission }),
     addressOf,
@@ -143,7 +152,7 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
     metrics: scraped,
     withMetrics: config.metricsPort === undefined,
     log,
-    ready: () => checkWritable(database.ordinary),
+    ready: () => checkWritable(database.ordinary, schema),
     version: version(),
     keepAliveSeconds: config.keepAliveSeconds,
   });
@@ -164,28 +173,50 @@ async function start(config: Config, log: Log, undo: Undo[], stop: () => Promise
   const { port } = await http.listen({ host, port: config.httpPort });
   undo.push({ run: () => drain({ http, grpc }, engine, config), patient: true });
   log.info({ port, grpcPort, host }, 'serving');
-  return { port, grpcPort, greeting: greet({ host, port, grpcPort, secrets }), stop };
+  const greeting = greet({ host, port, grpcPort, secrets });
+  return { port, grpcPort, greeting, outgrown: schema.outgrown, stop };
 }
 
-async function openDatabase(config: Config, log: Log, undo: Undo[]): Promise<string> {
-  if (config.databaseUrl !== undefined) {
-    await migrate(config.databaseUrl, { log });
-    return config.databaseUrl;
-  }
-  const embedded = await startEmbedded({ dataDirectory: config.dataDirectory, log });
+async function openDatabase(config: Config, log: Log, undo: Undo[]): Promise<OpenDatabase> {
+  const url = config.databaseUrl ?? (await startOwn(config, log, undo));
+  const { known } = config.migrate ? await migrate(url, { log }) : await requireSchema(url);
+  return { url, known };
+}
+
+interface OpenDatabase {
+  readonly url: string;
+  /** The highest number of a migration that this version knows. */
+  readonly known: number;
+}
+
+async function startOwn({ dataDirectory }: Config, log: Log, undo: Undo[]): Promise<string> {
+  const embedded = await startEmbedded({ dataDirectory, log });
   undo.push({ run: () => embedded.stop(), patient: true });
-  await migrate(embedded.url, { log });
   return embedded.url;
 }
 
-/** Long polls are answered with nothing, requests under way are finished. */
+/** The SDK is loaded when spans are wanted, and not else: that takes a tenth of a second and some memory. */
+async function startTraces({ tracing }: Config, log: Log): Promise<Traces | undefined> {
+  if (tracing === undefined) return undefined;
+  const { OtelTraces } = await import('./observability/otel-traces.js');
+  return new OtelTraces(tracing, version(), log);
+}
+
+/**
+ * Long polls are answered with nothing, requests under way are finished. Streams are asked to go before: one that was not would lease
+ * again and again, with nothing to wait for.
+ */
 async function drain({ http, grpc }: Transports, engine: Engine, config: Config): Promise<void> {
-  const how = { delaySeconds: config.drainDelaySeconds, deadlineSeconds: config.drainSeconds };
+  const { drainDelaySeconds: delaySeconds, drainSeconds } = config;
+  const how = { delaySeconds, deadlineSeconds: delaySeconds + drainSeconds };
+  let onClosed = (): void => undefined;
+  const streamsTold = new Promise<void>((resolve) => (onClosed = resolve));
   const beforeClose = async (): Promise<void> => {
+    await streamsTold;
     engine.endings.close();
     await engine.waiters.close();
   };
-  await Promise.all([http.drain({ ...how, beforeClose }), grpc.drain(how)]);
+  await Promise.all([http.drain({ ...how, beforeClose }), grpc.drain({ ...how, onClosed })]);
 }
 
 interface Transports {

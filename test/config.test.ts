@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { configurationTable, loadConfig } from '../src/config.js';
+import { configurationTable, loadConfig, loadRelayConfig, tracingConfigurationTable } from '../src/config.js';
 
 const key = 'k'.repeat(32);
 const databaseUrl = 'postgres://me:hidden@db.internal:5432/jobs';
@@ -24,6 +24,7 @@ test('without any variable the embedded Postgres is used and only this machine i
     grpcConnectionSeconds: 3_600,
     host: '127.0.0.1',
     databaseUrl: undefined,
+    migrate: true,
     dataDirectory: path.resolve('.stint'),
     adminKeys: [],
     adminKeyFile: undefined,
@@ -33,6 +34,7 @@ test('without any variable the embedded Postgres is used and only this machine i
     webhookNetworks: [],
     background: true,
     logLevel: 'info',
+    tracing: undefined,
     metricsPort: undefined,
     drainSeconds: 8,
     drainDelaySeconds: 0,
@@ -55,6 +57,7 @@ test('every variable that is set is taken', () => {
   const config = loadConfig({
     STINT_HTTP_PORT: '0',
     STINT_HOST: '0.0.0.0',
+    STINT_MIGRATE: 'off',
     STINT_DATA_DIR: '/var/lib/stint',
     STINT_LOG_LEVEL: 'debug',
     STINT_METRICS_PORT: '9100',
@@ -66,6 +69,7 @@ test('every variable that is set is taken', () => {
   });
   assert.equal(config.httpPort, 0);
   assert.equal(config.host, '0.0.0.0');
+  assert.equal(config.migrate, false);
   assert.equal(config.dataDirectory, path.resolve('/var/lib/stint'));
   assert.equal(config.logLevel, 'debug');
   assert.equal(config.metricsPort, 9100);
@@ -137,6 +141,24 @@ test('a database URL that is set but empty is refused: it would quietly mean the
   );
 });
 
+test('a database URL that asks for TLS in a way nobody knows is refused: the driver would connect without', () => {
+  const faultOf = (query: string) =>
+    messageFor({ STINT_DATABASE_URL: `${databaseUrl}?${query}`, STINT_ADMIN_KEY: key });
+  assert.equal(
+    faultOf('sslmode=verify'),
+    'STINT_DATABASE_URL has sslmode "verify": give one of disable, prefer, require, verify-ca, verify-full, no-verify',
+  );
+  assert.match(faultOf('sslMode=verify-full'), /^STINT_DATABASE_URL has a parameter "sslMode": give sslmode and/);
+  assert.match(
+    faultOf('sslrootcert=/no/such'),
+    /^STINT_DATABASE_URL has sslrootcert "\/no\/such", which cannot be read \(ENOENT\)/,
+  );
+  assert.equal(faultOf('sslmode=verify-full&application_name=x'), 'no fault');
+  const relay = (): unknown =>
+    loadRelayConfig('database', { STINT_RELAY_DATABASE_URL: 'postgres://me:hidden@db/x?ssl_mode=require' });
+  assert.throws(relay, /^Error: STINT_RELAY_DATABASE_URL has a parameter "ssl_mode": give/);
+});
+
 test('an unknown variable is refused by name, with the nearest known one', () => {
   assert.equal(
     messageFor({ STINT_HTPP_PORT: '1' }),
@@ -157,7 +179,8 @@ test('metrics on a port of their own cannot share the main one', () => {
 
 test('the table for the documentation has a row with a meaning for every variable', () => {
   const rows = configurationTable().trim().split('\n').slice(2);
-  const { coalescing, ...described } = loadConfig({});
+  const { coalescing, tracing, ...described } = loadConfig({});
+  assert.equal(tracing, undefined, 'has a table of its own');
   assert.equal(coalescing, true, 'a benchmark’s, and no variable of the service');
   // A server's certificate is one thing, of three files.
   assert.equal(rows.length, Object.keys(described).length + 2);
@@ -191,7 +214,8 @@ test('origins are taken as browsers send them, and nothing wider', () => {
   ];
   for (const item of wrong) {
     const message = messageFor({ STINT_CORS_ORIGINS: `https://a.example,${item}` });
-    assert.ok(message.startsWith(`STINT_CORS_ORIGINS holds ${JSON.stringify(item)}: give exact origins,`), message);
+    const shown = JSON.stringify(item.replace('me@', '[hidden]@'));
+    assert.ok(message.startsWith(`STINT_CORS_ORIGINS holds ${shown}: give exact origins,`), message);
   }
   assert.match(messageFor({ STINT_CORS_ORIGINS: '' }), /^STINT_CORS_ORIGINS is empty: give exact origins/);
 });
@@ -210,4 +234,139 @@ test('trusted proxies are addresses and ranges', () => {
     const message = messageFor({ STINT_TRUSTED_PROXIES: `::1,${item}` });
     assert.ok(message.startsWith(`STINT_TRUSTED_PROXIES holds ${JSON.stringify(item)}: give IP addresses`), message);
   }
+});
+
+test('of every variable an empty or a wrong value stops the start, with one line that names it and says what is allowed', () => {
+  const names = [...configurationTable().matchAll(/^\| `(STINT_[A-Z_]+)` /gm)].map(([, name]) => name!);
+  assert.ok(names.length > 20);
+  // Where a file is, and whether it can be read, is seen when it is read.
+  const isFree = (name: string): boolean => /_FILE$|_DIR$/.test(name);
+  for (const name of names) {
+    for (const given of isFree(name) ? [''] : ['', 'no such thing!', '\u0000']) {
+      const lines = messageFor({ [name]: given }).split('\n');
+      const own = lines.filter((line) => line.startsWith(`${name} `));
+      assert.equal(own.length, 1, `${name}=${given}: ${lines.join('; ')}`);
+      assert.match(own[0]!, / (is|holds) .+: give .+/, name);
+    }
+  }
+});
+
+/** The service's faults with spans wanted, a line each. */
+const tracingFaults = (env: NodeJS.ProcessEnv): string[] =>
+  messageFor({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', ...env }).split('\n');
+
+test('of OpenTelemetry’s variables a wrong value stops the start, with a line that names it and says what is allowed', () => {
+  const rows = [...tracingConfigurationTable().matchAll(/^\| `(OTEL_[A-Z_]+)` \| .+ \| .+ \| .+\. \|$/gm)];
+  const free = ['OTEL_SERVICE_NAME'];
+  const names = rows.map(([, name]) => name!).filter((name) => !free.includes(name));
+  assert.equal(names.length, 25);
+  const wrong = (name: string): string => (name.includes('ATTRIBUTES') ? 'a=%zz' : 'no such thing');
+  for (const name of names) {
+    const [line, ...more] = tracingFaults({ [name]: wrong(name) });
+    assert.match(line!, new RegExp(`^${name} (is|holds) .+: give .+`), name);
+    assert.deepEqual(
+      more.filter((each) => !/go together/.test(each)),
+      [],
+      name,
+    );
+  }
+  const all = tracingFaults(Object.fromEntries(names.map((name) => [name, wrong(name)])));
+  assert.deepEqual(
+    all.map((line) => line.split(' ')[0]!).toSorted(),
+    names.filter((name) => !/_(CERTIFICATE|CLIENT_KEY)$/.test(name)).toSorted(),
+    'what can be told only of values that are otherwise sound is told next',
+  );
+});
+
+test('a fault of OpenTelemetry’s variables shows the value, unless it may be a secret', () => {
+  const [protocol] = tracingFaults({ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' });
+  assert.equal(protocol, 'OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": give one of http/protobuf');
+  const [ratio] = tracingFaults({ OTEL_TRACES_SAMPLER_ARG: '1.5' });
+  assert.equal(ratio, 'OTEL_TRACES_SAMPLER_ARG is "1.5": give a number from 0 to 1');
+  const [batch] = tracingFaults({ OTEL_BSP_MAX_QUEUE_SIZE: '10' });
+  assert.match(batch!, /^OTEL_BSP_MAX_EXPORT_BATCH_SIZE is 512, more than OTEL_BSP_MAX_QUEUE_SIZE, which is 10: give/);
+  const [certificate] = tracingFaults({ OTEL_EXPORTER_OTLP_CERTIFICATE: '/no/such.pem' });
+  assert.match(
+    certificate!,
+    /^OTEL_EXPORTER_OTLP_CERTIFICATE is "\/no\/such.pem", which cannot be read \(ENOENT\): give a file/,
+  );
+  for (const name of ['OTEL_EXPORTER_OTLP_HEADERS', 'OTEL_EXPORTER_OTLP_TRACES_HEADERS']) {
+    for (const given of [
+      'authorization: Bearer hidden-1',
+      'authorization=hidden-1%zz',
+      'a=b,hidden-1',
+      'a=%0Ahidden-1',
+    ]) {
+      const [line] = tracingFaults({ [name]: given });
+      assert.match(line!, new RegExp(`^${name} is not what it should be \\(not shown\\): give name=value`), given);
+      assert.doesNotMatch(line!, /hidden-1/);
+    }
+  }
+});
+
+test('the user and the password of a URL are never repeated, whichever variable they were put into', () => {
+  const url = 'https://me:hidden-1@example.com';
+  const names = ['STINT_HOST', 'STINT_HTTP_PORT', 'STINT_CORS_ORIGINS', 'STINT_TRUSTED_PROXIES', 'STINT_LOG_LEVEL'];
+  for (const name of names) {
+    const message = messageFor({ [name]: url });
+    assert.ok(message.includes('"https://[hidden]@example.com": give'), message);
+  }
+  const [endpoint] = tracingFaults({ OTEL_EXPORTER_OTLP_ENDPOINT: url });
+  assert.match(
+    endpoint!,
+    /^OTEL_EXPORTER_OTLP_ENDPOINT is "https:\/\/\[hidden\]@example.com": give an http or https URL/,
+  );
+  const relay = (): unknown => loadRelayConfig('all', { STINT_RELAY_URL: url });
+  assert.throws(relay, (error: Error) => /STINT_RELAY_URL is "https:\/\/\[hidden\]@/.test(error.message));
+  assert.throws(relay, (error: Error) => !error.message.includes('hidden-1'));
+});
+
+test('without an endpoint, or switched off, nothing of OpenTelemetry is looked at', () => {
+  const wrong = { OTEL_TRACES_SAMPLER: 'x', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_HEADERS: 'x' };
+  const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
+  for (const env of [
+    {},
+    { OTEL_EXPORTER_OTLP_ENDPOINT: ' ' },
+    { ...endpoint, OTEL_SDK_DISABLED: 'TRUE' },
+    { ...endpoint, OTEL_TRACES_EXPORTER: 'none' },
+  ]) {
+    assert.equal(loadConfig({ ...wrong, ...env }).tracing, undefined);
+  }
+});
+
+test('spans go where OpenTelemetry’s variables say', () => {
+  const taken = (env: NodeJS.ProcessEnv) =>
+    loadConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', ...env }).tracing!;
+  const plain = taken({ OTEL_SERVICE_NAME: '', OTEL_TRACES_SAMPLER: ' ' });
+  assert.deepEqual(plain, {
+    url: 'http://collector:4318/v1/traces',
+    headers: {},
+    timeout: 10_000,
+    compression: 'none',
+    tls: { authority: undefined, certificate: undefined, key: undefined },
+    attributes: {},
+    sampler: { name: 'parentbased_always_on', ratio: 1 },
+    batch: { delay: 5_000, timeout: 30_000, mostWaiting: 2_048, mostSpans: 512 },
+  });
+  assert.equal(
+    taken({ OTEL_EXPORTER_OTLP_ENDPOINT: 'https://c.example/otlp/' }).url,
+    'https://c.example/otlp/v1/traces',
+  );
+  assert.equal(taken({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://t:1/x' }).url, 'http://t:1/x');
+  assert.deepEqual(
+    taken({
+      OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Basic%20YTpi==, x-a=1,',
+      OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'x-a=2',
+    }).headers,
+    { authorization: 'Basic YTpi==', 'x-a': '2' },
+  );
+  assert.deepEqual(
+    taken({ OTEL_RESOURCE_ATTRIBUTES: 'service.name=x,k8s.pod.name=a%2Cb', OTEL_SERVICE_NAME: 'queue' }).attributes,
+    { 'service.name': 'queue', 'k8s.pod.name': 'a,b' },
+  );
+  assert.deepEqual(taken({ OTEL_TRACES_SAMPLER: 'TraceIdRatio', OTEL_TRACES_SAMPLER_ARG: '0.25' }).sampler, {
+    name: 'traceidratio',
+    ratio: 0.25,
+  });
+  assert.equal(taken({ OTEL_EXPORTER_OTLP_TIMEOUT: '3000', OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: '5000' }).timeout, 5_000);
 });

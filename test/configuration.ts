@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { configurationTable, relayConfigurationTable } from '../src/config.js';
+import { configurationTable, relayConfigurationTable, tracingConfigurationTable } from '../src/config.js';
 
 const FILE = new URL('../../docs/configuration.md', import.meta.url);
 
@@ -13,6 +13,12 @@ accepted, stops the start with a sentence for each fault. This page is generated
 \`npm run build && node dist/test/configuration.js --write\`.
 
 ${configurationTable()}
+## Traces
+
+Of OpenTelemetry's variables the service reads these, and only when one of the first two is set: see [tracing.md](tracing.md). As its
+specification has it, what is empty is not set. A wrong value stops the start like those above; with neither endpoint none of them is looked at.
+
+${tracingConfigurationTable()}
 ## The relay
 
 \`stint relay\` reads these and \`STINT_LOG_LEVEL\`, and none of the above; the service reads none of these. See [relay.md](relay.md).

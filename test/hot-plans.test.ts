@@ -12,6 +12,7 @@ import { UNKNOWN_ID } from './contract/jobs.js';
 import { createDatabase, otherPostgres, query, type TestDatabase } from './helpers/postgres.js';
 import { noCallers } from './helpers/callers.js';
 import { callerOf } from './helpers/context.js';
+import { scalerClient } from './helpers/scaler.js';
 import { startTestService, type TestService, until } from './helpers/service.js';
 import { genericPlan, type PlanNode, recordStatements, type SeenStatement } from './helpers/statements.js';
 
@@ -46,6 +47,7 @@ const MUST_BE_SEEN = [
     'ordinary job-cancel',
     'ordinary job-update',
     'ordinary dead-redrive',
+    'ordinary queue-depths',
   ],
 ];
 
@@ -293,6 +295,9 @@ async function useEverything(service: TestService): Promise<void> {
   await call('GET', 'queues');
   await call('GET', 'webhooks');
   await call('GET', 'tenant');
+  const keda = scalerClient(service.grpc);
+  await keda.isActive({ apiKey: client.key, queue: 'q', metric: 'oldestAge' });
+  keda.close();
 }
 
 /** Each background task until it has no more to do, and the statements that only a lost connection brings about. */

@@ -1,5 +1,7 @@
 import type { Static, TSchema } from 'typebox';
 import type { ServiceError } from '../errors.js';
+import type { TraceHeaders } from '../observability/trace-context.js';
+import type { SpanFacts, SpanShape } from '../observability/traces.js';
 import type { Departure } from './departure.js';
 import type { KeyLimits, TenantLimits } from './limits.js';
 import type { QueuePatterns } from './queue-patterns.js';
@@ -52,6 +54,8 @@ export interface Context<Engine> {
   readonly requestId: string;
   /** Where the call came from. */
   readonly address: string;
+  /** What jobs of this call carry that say nothing of a trace themselves. */
+  readonly traceHeaders: TraceHeaders | undefined;
   /** Whether the caller may use the queue of that name: not every key may use all of its tenant's. */
   mayUse(queue: string): boolean;
   /**
@@ -108,6 +112,12 @@ export interface HttpForm {
   readonly toOutput: (output: never) => unknown;
 }
 
+/** How the calls of a row become spans. */
+interface Spanned<Engine> extends SpanShape {
+  /** What there is to tell of a call by its input, and once it has succeeded by its output too; undefined before. Asked for when a span is recorded. */
+  readonly facts: (context: Context<Engine>, input: never, output: never) => SpanFacts;
+}
+
 /** One row of the table of operations: all that both transports need to serve it. */
 export interface Operation<Engine = never> {
   /** PascalCase: the rpc's name, the operationId, the metric label and the log field. */
@@ -119,6 +129,8 @@ export interface Operation<Engine = never> {
   readonly scopes: readonly Scope[];
   /** It stores jobs: a caller who may store none is refused before the body is read. */
   readonly storesJobs?: true;
+  /** No spans without. */
+  readonly span?: Spanned<Engine>;
   readonly http: readonly HttpBinding[];
   readonly input: TSchema;
   readonly output: TSchema;
@@ -127,9 +139,15 @@ export interface Operation<Engine = never> {
   readonly run: (context: Context<Engine>, input: never) => Promise<unknown>;
 }
 
-type Row<Engine, I extends TSchema, O extends TSchema> = Omit<Operation<Engine>, 'input' | 'output' | 'run'> & {
+type Row<Engine, I extends TSchema, O extends TSchema> = Omit<
+  Operation<Engine>,
+  'input' | 'output' | 'span' | 'run'
+> & {
   readonly input: I;
   readonly output: O;
+  readonly span?: SpanShape & {
+    readonly facts: (context: Context<Engine>, input: Static<I>, output: Static<O> | undefined) => SpanFacts;
+  };
   readonly run: (context: Context<Engine>, input: Static<I>) => Promise<Static<O>>;
 };
 

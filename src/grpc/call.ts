@@ -19,6 +19,8 @@ export interface GrpcCallParts {
   readonly addressOf: (peer: string | undefined, forwardedFor: string | undefined) => string;
   /** Made by a stream for its worker. */
   readonly withinStream?: boolean;
+  /** In place of the metadata of that name, for a caller who cannot send any. */
+  readonly authorization?: string | undefined;
 }
 
 /** A call as the door sees it. */
@@ -51,7 +53,20 @@ export class GrpcCall implements Call {
 
   get authorization(): string | undefined {
     const given = this.call.metadata.get('authorization')[0];
-    return typeof given === 'string' ? given : undefined;
+    return typeof given === 'string' ? given : this.parts.authorization;
+  }
+
+  get traceparent(): string | undefined {
+    return this.#trace('traceparent');
+  }
+
+  get tracestate(): string | undefined {
+    return this.#trace('tracestate');
+  }
+
+  #trace(name: string): string | undefined {
+    const given = this.call.metadata.get(name);
+    return given.length === 0 ? undefined : given.join(',');
   }
 
   read(): Eventual<unknown> {

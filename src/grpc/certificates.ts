@@ -101,21 +101,27 @@ export async function serverCredentials(files: TlsFiles | undefined, log: Log): 
 }
 
 async function load({ certificate, key, clientAuthority }: TlsFiles): Promise<Loaded> {
-  const read = (file: string, what: string): Promise<Buffer> =>
+  const read = (file: string, what: string, variable: string): Promise<Buffer> =>
     readFile(file).catch((error: unknown) => {
-      throw new Error(`the ${what} for gRPC cannot be read: ${(error as Error).message}`);
+      throw new Error(`${variable}: the ${what} for gRPC cannot be read: ${(error as Error).message}`);
     });
   const loaded = {
-    certificate: await read(certificate, 'certificate'),
-    privateKey: await read(key, 'private key'),
-    caCertificate: clientAuthority === undefined ? undefined : await read(clientAuthority, 'client authority'),
+    certificate: await read(certificate, 'certificate', 'STINT_GRPC_TLS_CERT_FILE'),
+    privateKey: await read(key, 'private key', 'STINT_GRPC_TLS_KEY_FILE'),
+    caCertificate:
+      clientAuthority === undefined
+        ? undefined
+        : await read(clientAuthority, 'client authority', 'STINT_GRPC_TLS_CLIENT_CA_FILE'),
   };
   try {
     createSecureContext({ cert: loaded.certificate, key: loaded.privateKey, ca: loaded.caCertificate });
   } catch (error) {
-    throw new Error(`the certificate, key and authority for gRPC do not fit: ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw new Error(
+      `STINT_GRPC_TLS_…: the certificate, key and authority for gRPC do not fit: ${(error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
   }
   return loaded;
 }

@@ -7,7 +7,7 @@ import {
   type ServiceDefinition,
 } from '@grpc/proto-loader';
 
-/** What `proto/stint` is loaded from; the one include directory. */
+/** What the contract is loaded from; the one include directory. */
 export const PROTO_DIRECTORY = fileURLToPath(new URL('../../../proto', import.meta.url));
 
 export const PROTO_FILES: readonly string[] = [
@@ -17,6 +17,7 @@ export const PROTO_FILES: readonly string[] = [
   'stint/v1/events.proto',
   'stint/v1/admin.proto',
   'stint/v1/account.proto',
+  'externalscaler/externalscaler.proto',
   'google/rpc/status.proto',
   'google/rpc/error_details.proto',
 ];
@@ -64,9 +65,9 @@ export class Protos {
     });
   }
 
-  /** The service of that name in `stint.v1`. */
-  service(name: string): ServiceDefinition {
-    return this.find(`stint.v1.${name}`) as ServiceDefinition;
+  /** The service of that name in that package. */
+  service(name: string, within = 'stint.v1'): ServiceDefinition {
+    return this.find(`${within}.${name}`) as ServiceDefinition;
   }
 
   message(name: string): ProtoMessage {

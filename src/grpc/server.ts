@@ -20,12 +20,14 @@ import { tolerant } from './malformed.js';
 import { Pings } from './pings.js';
 import { Protos } from './protos.js';
 import { reflectedDefinition } from './reflected.js';
+import { createScaler, type ScalerOperations } from './scaler.js';
 import { compileStatus } from './status.js';
 import { unaryHandler } from './unary.js';
 import { workHandler } from './work.js';
 
 export interface GrpcServerOptions<Engine> {
   readonly operations: readonly Operation<Engine>[];
+  readonly scaler: ScalerOperations<Engine>;
   readonly invoke: (operation: Operation<Engine>, call: Call) => Promise<unknown>;
   readonly open: OpenStream;
   readonly addressOf: GrpcCallParts['addressOf'];
@@ -41,14 +43,19 @@ export interface GrpcDrainOptions {
   readonly delaySeconds: number;
   /** When the rest is cut off, from the beginning. */
   readonly deadlineSeconds: number;
+  /** Called when no new call is taken any more and every stream has been asked to go; what streams wait for may end then. */
+  readonly onClosed?: () => void;
 }
 
 export interface GrpcServer {
   /** Starts to listen; port 0 takes a free one. Rejects with what stands in the way. */
   listen(address: { readonly host: string; readonly port: number }): Promise<{ readonly port: number }>;
-  /** How many worker streams are open. */
+  /** How many streams are open: of workers, and of KEDA. */
   streams(): number;
-  /** Shuts down without losing an answer: not serving first, then no new calls, then those under way. To be called once. */
+  /**
+   * Shuts down without losing an answer: not serving first, then no new calls, then streams are asked to go and calls under way are
+   * finished. To be called once.
+   */
   drain(options: GrpcDrainOptions): Promise<void>;
 }
 
@@ -56,8 +63,9 @@ export interface GrpcServer {
 const GRACE_MS = 75_000;
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const SERVICES = ['Jobs', 'Queues', 'Schedules', 'Events', 'Account', 'Admin'] as const;
+const SCALER = 'externalscaler.ExternalScaler';
 
-/** The gRPC transport: a handler for every operation of the table, health, and reflection. */
+/** The gRPC transport: a handler for every operation of the table, KEDA's external scaler, health, and reflection. */
 export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): GrpcServer {
   const { operations, invoke, open, addressOf, log, connectionSeconds } = options;
   const protos = new Protos();
@@ -89,9 +97,11 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
     if (missing !== undefined) throw new Error(`stint.v1.${name}.${missing} is not in the table`);
     server.addService(definition, implementation);
   }
+  const scaler = createScaler(options.scaler, { ...parts, connectionSeconds });
+  server.addService(readable(protos.service('ExternalScaler', 'externalscaler')), scaler.implementation);
   const health = new HealthImplementation();
   const setHealth = (serving: boolean): void => {
-    for (const name of ['', ...SERVICES.map((service) => `stint.v1.${service}`)])
+    for (const name of ['', ...SERVICES.map((service) => `stint.v1.${service}`), SCALER])
       health.setStatus(name, serving ? 'SERVING' : 'NOT_SERVING');
   };
   setHealth(true);
@@ -99,11 +109,14 @@ export function createGrpcServer<Engine>(options: GrpcServerOptions<Engine>): Gr
   new ReflectionService(reflectedDefinition()).addToServer(server);
   return {
     listen: async (address) => listen(server, address, await serverCredentials(options.tls, log)),
-    streams: () => work.size(),
+    streams: () => work.size() + scaler.size(),
     drain: async (how) => {
       setHealth(false);
-      work.drain();
-      await drain(server, how);
+      await drain(server, how, () => {
+        work.drain();
+        scaler.drain();
+        how.onClosed?.();
+      });
     },
   };
 }
@@ -142,10 +155,16 @@ function listen(
   });
 }
 
-async function drain(server: Server, { delaySeconds, deadlineSeconds }: GrpcDrainOptions): Promise<void> {
+async function drain(
+  server: Server,
+  { delaySeconds, deadlineSeconds }: GrpcDrainOptions,
+  drainStreams: () => void,
+): Promise<void> {
   const deadline = performance.now() + deadlineSeconds * 1_000;
   await pause(Math.min(delaySeconds, deadlineSeconds) * 1_000);
   const done = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+  // After the clients of these connections have been told to make new ones, or a worker would come back to this instance.
+  drainStreams();
   const late = new AbortController();
   await Promise.race([
     done,

@@ -25,29 +25,53 @@ export interface MessageNames {
   readonly response: string;
 }
 
-/** Compiles the handler of one operation: from the message to the table's form, through the door, and back. */
+/** What stands between a call's messages and the table's form. */
+export interface MessageForm {
+  /** Throws INVALID_ARGUMENT. */
+  read(message: object): unknown;
+  write(output: unknown): object;
+  /** The credential that a message brings along. */
+  authorization?(message: object): string | undefined;
+}
+
+/** Compiles the handler of one operation of the contract: its messages are what its schemas say. */
 export function unaryHandler<Engine>(
   operation: Operation<Engine>,
   names: MessageNames,
   parts: UnaryParts<Engine>,
 ): handleUnaryCall<object | Malformed, object> {
-  const { context, log } = parts;
-  const request = compileMessage(operation.input, names.request, context);
-  const response = compileMessage(operation.output, names.response, context);
+  const request = compileMessage(operation.input, names.request, parts.context);
+  const response = compileMessage(operation.output, names.response, parts.context);
+  const form: MessageForm = {
+    read: (message) => request.read(message, ''),
+    write: (output) => response.write(output) as object,
+  };
+  return handlerOf(operation, form, parts);
+}
+
+/** The handler of one operation: from the message to the table's form, through the door, and back. */
+export function handlerOf<Engine>(
+  operation: Operation<Engine>,
+  form: MessageForm,
+  parts: Omit<UnaryParts<Engine>, 'context'>,
+): handleUnaryCall<object | Malformed, object> {
+  const { log, addressOf } = parts;
 
   return function handle(call, callback) {
+    const { request } = call;
     const { departure } = parts.exchanges.of(call.metadata);
     const read = (): unknown => {
-      if (call.request instanceof Malformed) throw call.request.error;
-      return request.read(call.request, '');
+      if (request instanceof Malformed) throw request.error;
+      return form.read(request);
     };
-    const door = new GrpcCall(call, { departure, read, addressOf: parts.addressOf });
+    const authorization = request instanceof Malformed ? undefined : form.authorization?.(request);
+    const door = new GrpcCall(call, { departure, read, addressOf, authorization });
     const headers = new Metadata();
     headers.set('x-request-id', door.requestId);
     const fail = (error: ServiceError): void => callback(parts.statusOf(error, door.requestId));
     const answer = (output: unknown): void => {
       call.sendMetadata(headers);
-      callback(null, response.write(output) as object);
+      callback(null, form.write(output));
     };
     parts
       .invoke(operation, door)

@@ -3,6 +3,7 @@ import { Departure } from '../core/departure.js';
 import type { OpenStream } from '../core/open-stream.js';
 import type { Operation } from '../core/operation.js';
 import { ServiceError } from '../errors.js';
+import { ageing } from './ageing.js';
 import { GrpcCall } from './call.js';
 import type { Codec } from './codec.js';
 import { compileMessage } from './field-codec.js';
@@ -69,6 +70,7 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
   };
   const streams = new Set<WorkStream>();
   const signs = new SignsOfLife();
+  let draining = false;
 
   const doorFor = (call: WorkCall): WorkDoor => {
     const { addressOf } = parts;
@@ -110,9 +112,12 @@ export function workHandler<Engine>(operations: WorkOperations<Engine>, parts: W
       const age = ageing(stream, parts.connectionSeconds);
       streams.add(stream);
       parts.exchanges.of(call.metadata).departure.listen(() => stream.broken());
+      // On its way when the others were told.
+      if (draining) stream.drain();
     },
     size: () => streams.size,
     drain: () => {
+      draining = true;
       for (const stream of [...streams]) stream.drain();
     },
   };
@@ -135,10 +140,4 @@ function settlementOf(items: Settles<Item>, output: Settles<Result>, codec: Code
     }
   }
   return { message: codec.write(output) as object, ended, extended };
-}
-
-/** Streams that were opened together are not asked to go together. */
-function ageing(stream: WorkStream, seconds: number): NodeJS.Timeout | undefined {
-  if (seconds === 0) return undefined;
-  return setTimeout(() => stream.drain(), seconds * 1_000 * (0.7 + Math.random() * 0.2)).unref();
 }

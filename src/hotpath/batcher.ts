@@ -2,7 +2,8 @@ import type { Connections } from '../db/pool.js';
 import { isConnectionLost, isTransient } from '../db/pool.js';
 import { ServiceError } from '../errors.js';
 import type { Log } from '../observability/log.js';
-import type { JobEvent, Metrics } from '../observability/metrics.js';
+import type { JobEvent } from '../observability/job-metrics.js';
+import type { Metrics } from '../observability/metrics.js';
 import type { Database } from './database.js';
 
 /**

@@ -14,6 +14,8 @@ export interface Claim<Job> {
   readonly jobs: readonly ClaimedJob<Job>[];
   /** What was taken from each queue that gave anything. */
   readonly taken: ReadonlyMap<number, Taken>;
+  /** Of the jobs that had not been leased before: for how long each could have been, in seconds. */
+  readonly waits: readonly number[];
   /** How many rows it looked at in each queue that has any; those beyond what was taken were left, since their waiter had enough. */
   readonly found: ReadonlyMap<number, number>;
 }

@@ -4,6 +4,7 @@ import { Batches } from './batches.js';
 import type { Chores } from './chores.js';
 import type { DatabaseClock } from './clock.js';
 import type { Database } from './database.js';
+import { Depths } from './depths.js';
 import { Endings } from './endings.js';
 import type { Engine } from './engine.js';
 import { Floors } from './floors.js';
@@ -12,6 +13,7 @@ import type { Poster } from './outgoing.js';
 import { QueueDirectory } from './queue-directory.js';
 import { Waiters } from './waiters.js';
 import { Wakeups } from './wakeups.js';
+import { Watches } from './watches.js';
 
 export interface EngineParts {
   readonly url: string;
@@ -23,6 +25,8 @@ export interface EngineParts {
   readonly isDeaf?: boolean;
   /** Keys or tenants have changed, here or on another instance. */
   readonly onCredentials: () => void;
+  /** The versions that know the migrations up to this number are the oldest that the database serves. */
+  readonly onFloor: (floor: number) => void;
   readonly maxWaiting: number;
   /** How many statements of a kind run at once, when each serves one call alone: for a benchmark's comparison. */
   readonly oneByOne?: number | undefined;
@@ -36,6 +40,7 @@ export function createEngine(parts: EngineParts): Engine {
   const { database, clock, metrics, log, maxWaiting, oneByOne } = parts;
   const queues = new QueueDirectory(database.ordinary);
   const lanes = new Lanes();
+  const watches = new Watches();
   const waiters = new Waiters({
     connections: database.claim,
     repairs: database.tasks,
@@ -56,14 +61,19 @@ export function createEngine(parts: EngineParts): Engine {
     log,
     metrics,
     onConnected: () => lanes.forget(),
-    onReady: (ids) => waiters.ready(ids),
+    onReady: (ids) => {
+      waiters.ready(ids);
+      watches.ready(ids);
+    },
     onChanged: (ids) => {
       queues.forget(ids);
       waiters.queuesChanged(ids);
+      watches.changed(ids);
       // What fails here the poll does again within a second.
       lookUpUnknown().catch((error: unknown) => log.debug({ err: error }, 'looking changed queues up failed'));
     },
     onCredentials: parts.onCredentials,
+    onFloor: parts.onFloor,
     onScheduled: parts.onScheduled,
   });
   return {
@@ -74,6 +84,8 @@ export function createEngine(parts: EngineParts): Engine {
     floors: new Floors({ lanes, onBreach: (queueId) => waiters.ready([queueId]), log }),
     batches: new Batches({ database, maxWaiting, oneByOne, metrics, log }),
     endings: new Endings(),
+    depths: new Depths(database.ordinary),
+    watches,
     clock,
     chores: parts.chores,
     poster: parts.poster,

@@ -2,12 +2,14 @@ import type { Batches } from './batches.js';
 import type { Chores } from './chores.js';
 import type { DatabaseClock } from './clock.js';
 import type { Database } from './database.js';
+import type { Depths } from './depths.js';
 import type { Endings } from './endings.js';
 import type { Floors } from './floors.js';
 import type { Poster } from './outgoing.js';
 import type { QueueDirectory } from './queue-directory.js';
 import type { Waiters } from './waiters.js';
 import type { Wakeups } from './wakeups.js';
+import type { Watches } from './watches.js';
 
 /** What operations work with: the database and everything that makes it fast. */
 export interface Engine {
@@ -18,6 +20,8 @@ export interface Engine {
   readonly wakeups: Wakeups;
   readonly floors: Floors;
   readonly endings: Endings;
+  readonly depths: Depths;
+  readonly watches: Watches;
   readonly clock: DatabaseClock;
   readonly chores: Chores;
   readonly poster: Poster;

@@ -41,7 +41,7 @@ export class Expectations {
   }
 
   /** Takes in what a claim found. A queue is empty when it had less than was asked for and all of that was taken. */
-  learn(round: Round, { taken, found }: Claim<unknown>): void {
+  learn(round: Round, { taken, found }: Omit<Claim<unknown>, 'waits'>): void {
     for (const asked of round.queues) {
       const lanes = taken.get(asked.queueId) ?? NONE;
       const rows = rowsOf(lanes);

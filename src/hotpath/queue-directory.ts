@@ -89,6 +89,12 @@ export class QueueDirectory {
     return queue?.tenantId === tenantId ? queue : undefined;
   }
 
+  /** The name of the tenant's queue of that id if it is known without asking the database. */
+  nameOf(tenantId: string, id: number): string | undefined {
+    const queue = this.byNumber.get(id);
+    return queue?.tenantId === tenantId ? queue.name : undefined;
+  }
+
   /** Whether the queue of that id is known to have a bound on its leases. */
   limits(id: number): Pick<KnownQueue, 'limited' | 'rateInterval'> {
     return this.byNumber.get(id) ?? NO_LIMITS;

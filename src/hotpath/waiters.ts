@@ -265,7 +265,7 @@ export class Waiters {
     const jobs = round.waiters.map((): unknown[] => []);
     for (const item of claim.jobs) jobs[item.waiter]!.push(item.job);
     this.expectations.learn(round, claim);
-    this.parts.metrics.jobs('leased', claim.jobs.length);
+    this.parts.metrics.claimed(claim.jobs.length, claim.waits);
     const unsure = new Set(round.queues.flatMap(({ start, waiters }) => (start.shortened ? waiters : [])));
     const now = performance.now();
     round.waiters.forEach((waiter, index) => {

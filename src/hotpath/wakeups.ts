@@ -22,6 +22,8 @@ export interface WakeupsParts {
   readonly onChanged: (queueIds: readonly number[] | 'all') => void;
   /** Keys or tenants have changed. */
   readonly onCredentials: () => void;
+  /** The versions that know the migrations up to this number are the oldest that the database serves. */
+  readonly onFloor: (floor: number) => void;
   /** A job will be due at that instant, in microseconds. */
   readonly onScheduled: (dueMicros: number) => void;
 }
@@ -38,6 +40,7 @@ export class Wakeups {
   private readonly changedOut = new Set<number>();
   private credentialsOut = false;
   private client: pg.Client | undefined;
+  private listener: number | undefined;
   private timer: NodeJS.Timeout | undefined;
   private checker: NodeJS.Timeout | undefined;
   private sending = false;
@@ -49,6 +52,11 @@ export class Wakeups {
   /** Starts listening; comes back when listening, or when the first try has failed (it goes on trying). */
   async start(): Promise<void> {
     await this.connect(0);
+  }
+
+  /** The backend that listens for this instance, as the database numbers it; undefined while none does. */
+  get processId(): number | undefined {
+    return this.client === undefined ? undefined : this.listener;
   }
 
   /** Jobs of these queues have become ready, and this is committed. */
@@ -150,6 +158,9 @@ export class Wakeups {
     try {
       await client.connect();
       await client.query(`listen ${CHANNEL}`);
+      // A pooler would tell the driver a number of its own.
+      const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+      this.listener = rows[0]!.pid;
     } catch (error) {
       client.removeAllListeners('end');
       void client.end().catch(() => undefined);
@@ -170,7 +181,8 @@ export class Wakeups {
 
   private async check(client: pg.Client): Promise<void> {
     try {
-      await client.query('select 1');
+      const { rows } = await client.query<{ floor: number }>(CHECK);
+      this.parts.onFloor(rows[0]!.floor);
     } catch (error) {
       this.lost(client, error);
       return;
@@ -204,3 +216,6 @@ function idsOf(text: string | undefined): number[] | 'all' {
 }
 
 const NOTIFY = 'select pg_notify($1, $2)';
+
+// The few rows of the ledger: asked here, since the connection has to be asked something.
+const CHECK = 'select max(coalesce(compatible_from, number)) as floor from stint.migration';

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 
-const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, x-request-id';
+const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, x-request-id, traceparent, tracestate';
 /** Without their names in full a script sees none of them. */
 const EXPOSED_HEADERS = [
   'x-request-id',

@@ -138,6 +138,19 @@ class HttpCall implements Call {
     return this.exchange.request.headers.authorization;
   }
 
+  get traceparent(): string | undefined {
+    return this.#trace('traceparent');
+  }
+
+  get tracestate(): string | undefined {
+    return this.#trace('tracestate');
+  }
+
+  #trace(name: string): string | undefined {
+    const given = this.exchange.request.headers[name];
+    return Array.isArray(given) ? given.join(',') : given;
+  }
+
   get memory(): CredentialMemory {
     return this.exchange.memory;
   }

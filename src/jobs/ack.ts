@@ -10,6 +10,7 @@ import type { LeaseToken } from './lease-token.js';
 import { oneLease } from './one-lease.js';
 import { outcomeFields } from './outcome.js';
 import { inOrder, leaseToken, settleEach, type SettleItem, withOutcomes } from './settle-items.js';
+import { settleFacts } from './span-facts.js';
 
 const RESULT_BYTES = 64 * 1024;
 
@@ -36,6 +37,11 @@ export const ack = defineOperation({
   description:
     'An ack that comes after the lease has expired still counts while nobody has leased the job since: it spares a second run.',
   scopes: ['work'],
+  span: {
+    verb: 'ack',
+    type: 'settle',
+    facts: (context: Context<Engine>, { items }, output) => settleFacts(context, items, output?.results),
+  },
   http: [
     { method: 'POST', path: '/v1/leases/ack' },
     {

@@ -104,6 +104,8 @@ export interface ItemContext {
   readonly now: number;
   /** What stands before a field's name in errors: empty, or `jobs[3].`. */
   readonly path: string;
+  /** What a job carries that says nothing of a trace itself. */
+  readonly trace?: Context<unknown>['traceHeaders'];
 }
 
 /** Bytes that a payload may have. */
@@ -125,9 +127,9 @@ export function payloadLimits({ tenant, caller }: Pick<Context<unknown>, 'tenant
  *
  * @throws ServiceError INVALID_ARGUMENT or PAYLOAD_TOO_LARGE naming the field and its limit
  */
-export function toItem(fields: EnqueueFields, { limits, queue, now, path }: ItemContext): EnqueueItem {
+export function toItem(fields: EnqueueFields, { limits, queue, now, path, trace }: ItemContext): EnqueueItem {
   const body = payloadOf(fields, path);
-  const headers = headersOf(fields.headers, path);
+  const headers = headersOf(fields.headers, path, trace);
   const payloadBytes = body.payload === undefined ? 0 : Buffer.byteLength(body.payload);
   const limit = Math.min(queue.maxPayloadBytes ?? limits.tenant ?? DEFAULT_PAYLOAD_BYTES, limits.most);
   if (payloadBytes > limit) tooLarge(`${path}${body.field}`, `must be at most ${limit} bytes`);
@@ -184,13 +186,30 @@ function payloadOf({ payload, payloadBase64, contentType }: EnqueueFields, path:
   return { field: 'payloadBase64', payload: payloadBase64, contentType: stored, isJson };
 }
 
-function headersOf(headers: Record<string, string> | undefined, path: string): string | undefined {
-  if (headers === undefined) return undefined;
-  const pairs = Object.entries(headers);
-  if (pairs.length > HEADER_PAIRS) throw invalidField(`${path}headers`, `must have at most ${HEADER_PAIRS} pairs`);
-  const bytes = pairs.reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0);
+function headersOf(given: Headers | undefined, path: string, trace: ItemContext['trace']): string | undefined {
+  if (given === undefined) return trace === undefined ? undefined : JSON.stringify(trace);
+  const pairs = Object.keys(given).length;
+  if (pairs > HEADER_PAIRS) throw invalidField(`${path}headers`, `must have at most ${HEADER_PAIRS} pairs`);
+  const bytes = bytesOf(given);
   if (bytes > HEADER_BYTES) tooLarge(`${path}headers`, `must be at most ${HEADER_BYTES} bytes in all`);
-  return JSON.stringify(headers);
+  const headers = trace === undefined || namesTrace(given) ? given : { ...given, ...trace };
+  // A trace never takes the place of a header, and keeps no job from being stored.
+  const added = trace?.tracestate === undefined ? 1 : 2;
+  const fits = headers === given || (pairs + added <= HEADER_PAIRS && bytesOf(headers) <= HEADER_BYTES);
+  return JSON.stringify(fits ? headers : given);
+}
+
+type Headers = Readonly<Record<string, string | undefined>>;
+
+function namesTrace(headers: Headers): boolean {
+  return Object.keys(headers).some((name) => /^trace(parent|state)$/i.test(name));
+}
+
+function bytesOf(headers: Headers): number {
+  return Object.entries(headers).reduce(
+    (sum, [name, value = '']) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),
+    0,
+  );
 }
 
 function checkTimes({ runAt, delay, expiresAt }: EnqueueFields, now: number, path: string): void {

@@ -22,6 +22,7 @@ import {
 } from './enqueue-flush.js';
 import { enqueueKeyedKind, keyName } from './enqueue-keyed.js';
 import { JOB_STATES } from './job.js';
+import { enqueueFacts } from './span-facts.js';
 
 const exclusive = {
   'x-exclusive': [
@@ -56,6 +57,11 @@ export const enqueue = defineOperation({
   description: 'Creates the queue when there is none, unless the tenant was made with `autoCreateQueues: false`.',
   scopes: ['enqueue'],
   storesJobs: true,
+  span: {
+    verb: 'enqueue',
+    type: 'send',
+    facts: (_context: Context<Engine>, job, enqueued) => enqueueFacts([job], enqueued === undefined ? [] : [enqueued]),
+  },
   http: [
     {
       method: 'POST',
@@ -82,6 +88,14 @@ export const enqueueBatch = defineOperation({
     'The jobs may be for any queues of the tenant. A fault in one refuses them all and names it, for instance `jobs[1].delay`.',
   scopes: ['enqueue'],
   storesJobs: true,
+  span: {
+    verb: 'enqueue',
+    type: 'send',
+    facts: (_context: Context<Engine>, { jobs }, output) => ({
+      ...enqueueFacts(jobs, output?.jobs ?? []),
+      jobs: jobs.length,
+    }),
+  },
   http: [
     {
       method: 'POST',
@@ -114,11 +128,12 @@ async function enqueueAll(
   pathOf: (index: number) => string,
 ): Promise<Enqueued[]> {
   const limits = payloadLimits(context);
+  const trace = context.traceHeaders;
   for (let look = 1; ; look += 1) {
     const queues = queuesInMemory(context, jobs) ?? (await queuesOf(context, jobs, pathOf));
     const now = context.engine.clock.now();
     const items = jobs.map((job, index) =>
-      toItem(job, { limits, queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index) }),
+      toItem(job, { limits, queue: queues.get(job.queue) ?? NEW_QUEUE, now, path: pathOf(index), trace }),
     );
     const spent = context.spendJobs(jobs.length);
     const isWhole = jobs.every(({ queue }) => queues.has(queue));

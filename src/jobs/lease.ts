@@ -8,6 +8,7 @@ import { queueName } from './enqueue-fields.js';
 import { announceHandedBack, handBackKind } from './hand-back.js';
 import { LeasedJob } from './leased-job.js';
 import { settleAll, SettleResults, Settles } from './settle.js';
+import { leaseFacts } from './span-facts.js';
 
 const LeaseInput = Type.Object(
   {
@@ -45,6 +46,11 @@ export const lease = defineOperation({
   description:
     'Answers at once with what is ready; otherwise waits as long as `wait` says. A queue that does not exist waits like an empty one. With `settle` a worker’s loop is one round trip a job: settles are carried out first and stand whatever becomes of the lease; if not all are OK, the call answers without waiting.',
   scopes: ['work'],
+  span: {
+    verb: 'lease',
+    type: 'receive',
+    facts: (_context: Context<Engine>, input, output) => leaseFacts(input, output),
+  },
   http: [
     { method: 'POST', path: '/v1/lease', omit: ['queue'] },
     {

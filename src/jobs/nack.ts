@@ -8,6 +8,7 @@ import { storableError } from './nack-error.js';
 import { oneLease } from './one-lease.js';
 import { outcomeFields } from './outcome.js';
 import { leaseToken, settleEach } from './settle-items.js';
+import { settleFacts } from './span-facts.js';
 
 export const NackItem = Type.Object({
   leaseToken,
@@ -34,6 +35,11 @@ export const nack = defineOperation({
   description:
     'The attempt is spent. The job is retried after a delay, or is dead when it was its last attempt or `final` says so.',
   scopes: ['work'],
+  span: {
+    verb: 'nack',
+    type: 'settle',
+    facts: (context: Context<Engine>, { items }, output) => settleFacts(context, items, output?.results),
+  },
   http: [
     { method: 'POST', path: '/v1/leases/nack' },
     {

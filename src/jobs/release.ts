@@ -7,6 +7,7 @@ import { announceHandedBack, handBackKind } from './hand-back.js';
 import { oneLease } from './one-lease.js';
 import { outcomeFields } from './outcome.js';
 import { leaseToken, settleEach } from './settle-items.js';
+import { settleFacts } from './span-facts.js';
 
 export const ReleaseItem = Type.Object({
   leaseToken,
@@ -26,6 +27,11 @@ export const release = defineOperation({
   description:
     'For jobs that were not begun or can be done by another worker, for instance at shutdown. Unlimited, but counted.',
   scopes: ['work'],
+  span: {
+    verb: 'release',
+    type: 'settle',
+    facts: (context: Context<Engine>, { items }, output) => settleFacts(context, items, output?.results),
+  },
   http: [
     { method: 'POST', path: '/v1/leases/release' },
     {

@@ -7,6 +7,7 @@ import { ackEach, AckItem, AckResult } from './ack.js';
 import { heartbeatEach, HeartbeatItem, HeartbeatResult } from './heartbeat.js';
 import { nackEach, NackItem, NackResult } from './nack.js';
 import { releaseEach, ReleaseItem, ReleaseResult } from './release.js';
+import { mixedFacts } from './span-facts.js';
 
 const MOST = 1_000;
 
@@ -33,6 +34,7 @@ export const settle = defineOperation({
   description:
     'At most 1,000 items in all. Items for one lease are taken heartbeats first, then acks, nacks, releases, then by position: the first wins, the rest answer as a later call would.',
   scopes: ['work'],
+  span: { verb: 'settle', type: 'settle', facts: mixedFacts },
   http: [{ method: 'POST', path: '/v1/leases/settle' }],
   input: Settles,
   output: SettleResults,

@@ -20,8 +20,8 @@ export function fixedRootKeys(keys: readonly string[]): RootKeys {
  * @throws Error in plain words when the file cannot be read at first
  */
 export function fileRootKeys(file: string, onTrouble: (error: unknown) => void): RootKeys {
-  let version = versionOf(file);
-  let hashes = read(file);
+  let version = atFirst(() => versionOf(file));
+  let hashes = atFirst(() => read(file));
   let lookAt = performance.now() + LOOK_EVERY_MS;
   let inTrouble = false;
   return () => {
@@ -38,6 +38,14 @@ export function fileRootKeys(file: string, onTrouble: (error: unknown) => void):
     }
     return hashes;
   };
+}
+
+function atFirst<T>(look: () => T): T {
+  try {
+    return look();
+  } catch (error) {
+    throw new Error(`STINT_ADMIN_KEY_FILE cannot be used: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 function versionOf(file: string): string {

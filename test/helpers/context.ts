@@ -31,6 +31,7 @@ export function contextOf<Engine>(
     departure: new Departure(),
     requestId: 'test',
     address: '127.0.0.1',
+    traceHeaders: undefined,
     mayUse: () => true,
     spendJobs: () => () => undefined,
     park: () => () => undefined,

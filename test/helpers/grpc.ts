@@ -57,8 +57,8 @@ export interface WorkerStream {
   send(message: object): void;
 }
 
-/** A client with that key. */
-export function grpcClient(target: string, key: string): GrpcClient {
+/** A client with that key, and with further metadata on every call. */
+export function grpcClient(target: string, key: string, more: Readonly<Record<string, string>> = {}): GrpcClient {
   const services = Object.fromEntries(
     ['Jobs', 'Queues', 'Schedules', 'Events', 'Account', 'Admin'].map((name) => [
       name,
@@ -68,6 +68,7 @@ export function grpcClient(target: string, key: string): GrpcClient {
   const metadata = (): Metadata => {
     const made = new Metadata();
     made.set('authorization', `Bearer ${key}`);
+    for (const [name, value] of Object.entries(more)) made.set(name, value);
     return made;
   };
   return {

@@ -53,6 +53,7 @@ class Shelf {
     }));
     return {
       jobs,
+      waits: [],
       taken: new Map(taken === 0 ? [] : [[1, new Map([[0, { pos: this.claims, rows: taken }]])]]),
       found: new Map([[1, taken]]),
     };

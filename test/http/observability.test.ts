@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createLog } from '../../src/observability/log.js';
 import { createMetrics } from '../../src/observability/metrics.js';
+import type { QueuesSample } from '../../src/observability/queue-metrics.js';
 
 test('a log line is JSON with an ISO time and the level in words, and hides secrets and payloads', () => {
   const lines: string[] = [];
@@ -36,23 +37,110 @@ test('of an error and its causes the log has message, stack and codes, and no va
   assert.deepEqual(second, { message: 'a text' });
 });
 
+const NONE = { scheduled: 0, ready: 0, leased: 0, dead: 0 };
+
+function sampleOf(queue: string): QueuesSample {
+  const counted = { enqueued: 5, completed: 2, failed: 0 };
+  const queues = [{ tenant: 'acme', queue, counts: { ...NONE, ready: 3 }, oldestReady: 9, ...counted }];
+  return { queues, other: NONE, scheduleLag: 0, dueJobLag: 4 };
+}
+
 test('C79: a queue that is no longer sampled vanishes from the metrics', async () => {
   const metrics = createMetrics();
-  metrics.queueDepth([{ tenant: 'acme', queue: 'old', state: 'ready', value: 3 }]);
-  metrics.oldestAge([{ tenant: 'acme', queue: 'old', value: 9 }]);
-  assert.match((await metrics.render()).body, /stint_queue_jobs\{tenant="acme",queue="old",state="ready"\} 3/);
-  metrics.queueDepth([{ tenant: 'acme', queue: 'new', state: 'ready', value: 1 }]);
-  metrics.oldestAge([]);
+  metrics.queues(sampleOf('old'), 60_000);
+  const { body: before } = await metrics.render();
+  assert.match(before, /^stint_queue_jobs\{tenant="acme",queue="old",state="ready"\} 3$/m);
+  assert.match(before, /^stint_queue_oldest_ready_seconds\{tenant="acme",queue="old"\} 9$/m);
+  assert.match(before, /^stint_queue_events_total\{tenant="acme",queue="old",event="enqueued"\} 5$/m);
+  metrics.queues(sampleOf('new'), 60_000);
   const { body } = await metrics.render();
   assert.doesNotMatch(body, /queue="old"/);
-  assert.match(body, /queue="new"/);
+  assert.equal(body.match(/queue="new"/g)!.length, 8);
+});
+
+const SAMPLED = /^stint_(queue|schedule|due_job|xmin|table)_\w+(\{.*\})? /m;
+
+test('what was sampled vanishes when it is no longer news, when another instance shows it, and when LISTEN is lost', async () => {
+  const metrics = createMetrics();
+  const table = { table: 'ready', heap: 1, indexes: 1, live: 1, dead: 1, vacuumedAt: 1 };
+  const storage = { holders: [{ holder: 'session', transactions: 7, seconds: 3 }], tables: [table] };
+  const shown = async (): Promise<boolean> => SAMPLED.test((await metrics.render()).body);
+  const sample = (milliseconds: number): void => {
+    metrics.queues(sampleOf('mail'), milliseconds);
+    metrics.storage(storage, milliseconds);
+  };
+  assert.equal(await shown(), false, 'before the first sample');
+  for (const end of [
+    () => sample(0),
+    () => [metrics.queuesUnknown(), metrics.storageUnknown()],
+    () => metrics.notificationsHealthy(false),
+  ]) {
+    sample(60_000);
+    assert.equal(await shown(), true);
+    end();
+    assert.equal(await shown(), false, end.toString());
+  }
+});
+
+test('an age that the database does not tell is not shown as nothing', async () => {
+  const metrics = createMetrics();
+  metrics.storage({ holders: [{ holder: 'standby', transactions: 7, seconds: null }], tables: [] }, 60_000);
+  const { body } = await metrics.render();
+  assert.match(body, /^stint_xmin_horizon_age_transactions\{holder="standby"\} 7$/m);
+  assert.doesNotMatch(body, /^stint_xmin_horizon_age_seconds\{/m);
+});
+
+test('whether notifications are heard is not said before it is known', async () => {
+  const metrics = createMetrics();
+  assert.doesNotMatch((await metrics.render()).body, /^stint_notifications_healthy /m);
+  metrics.notificationsHealthy(true);
+  assert.match((await metrics.render()).body, /^stint_notifications_healthy 1$/m);
+});
+
+test('times to the first lease are counted in every bucket that they fit in', async () => {
+  const metrics = createMetrics();
+  metrics.claimed(5, [0, 0.001, 0.0011, 100_000]);
+  const { body } = await metrics.render();
+  for (const line of [
+    '_bucket{le="0.001"} 2',
+    '_bucket{le="0.0025"} 3',
+    '_bucket{le="86400"} 3',
+    '_bucket{le="+Inf"} 4',
+    '_sum 100000.0021',
+    '_count 4',
+  ]) {
+    assert.ok(body.includes(`stint_pick_up_seconds${line}\n`), line);
+  }
+  assert.ok(body.includes('stint_jobs_total{event="redelivered"} 1\n'));
+});
+
+test('names of tenants and queues are escaped in labels', async () => {
+  const metrics = createMetrics();
+  metrics.queues(sampleOf('a"b\\c\nd'), 60_000);
+  const { body } = await metrics.render();
+  assert.ok(body.includes('queue="a\\"b\\\\c\\nd",state="ready"} 3\n'), body);
+});
+
+test('what tasks did to jobs is counted among the events of jobs', async () => {
+  const metrics = createMetrics();
+  metrics.task('return-expired', 'ok', 0.1, { expired: 5, dead: 2, cancelled: 1 });
+  metrics.task('expire-jobs', 'ok', 0.1, { expired: 4 });
+  const { body } = await metrics.render();
+  for (const [event, count] of [
+    ['expired', 5],
+    ['dead', 6],
+    ['cancelled', 1],
+    ['enqueued', 0],
+  ]) {
+    assert.ok(body.includes(`stint_jobs_total{event="${event}"} ${count}\n`), `${event}: ${count}`);
+  }
 });
 
 test('two services in one process have metrics of their own', async () => {
   const [one, other] = [createMetrics(), createMetrics()];
   one.jobs('enqueued', 5);
   assert.match((await one.render()).body, /stint_jobs_total\{event="enqueued"\} 5/);
-  assert.doesNotMatch((await other.render()).body, /event="enqueued"/);
+  assert.match((await other.render()).body, /stint_jobs_total\{event="enqueued"\} 0/);
 });
 
 test('batches, tasks, pools and idle waits are counted under their names', async () => {

@@ -37,6 +37,7 @@ export function openEngine(service: Pick<TestService, 'database'>): {
     database: createDatabase({ ...shared, connections: 1 }),
     clock: new DatabaseClock(),
     maxWaiting: 1_000,
+    onFloor: () => undefined,
     onCredentials: () => undefined,
     poster: createPoster({ allowedNetworks: [] }),
     chores: { round: () => Promise.resolve([]) },

@@ -56,7 +56,8 @@ test('a browser that asks for a listed origin is told that origin and what the p
       {
         'access-control-allow-origin': origin,
         'access-control-allow-methods': 'POST',
-        'access-control-allow-headers': 'authorization, content-type, idempotency-key, x-request-id',
+        'access-control-allow-headers':
+          'authorization, content-type, idempotency-key, x-request-id, traceparent, tracestate',
         'access-control-max-age': '600',
         'access-control-expose-headers': undefined,
         vary: 'origin',

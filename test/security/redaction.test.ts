@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { type Collector, startCollector } from '../helpers/collector.js';
 import { grpcClient } from '../helpers/grpc.js';
 import { overGrpc } from '../helpers/grpc-client.js';
 import { type Client, clientFor, until } from '../helpers/service.js';
@@ -47,6 +48,7 @@ class Secrets {
 describe('what the service writes at the level trace', () => {
   const secrets = new Secrets();
   let installation: Installation;
+  let collector: Collector;
   let service: ServiceProcess;
   let admin: Client;
   let tenant: Client;
@@ -54,7 +56,13 @@ describe('what the service writes at the level trace', () => {
   before(async () => {
     secrets.keep('admin key', ADMIN_KEY);
     installation = await createInstallation();
-    service = await startService(installation, { STINT_LOG_LEVEL: 'trace', STINT_ADMIN_KEY: ADMIN_KEY });
+    collector = await startCollector();
+    service = await startService(installation, {
+      STINT_LOG_LEVEL: 'trace',
+      STINT_ADMIN_KEY: ADMIN_KEY,
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_HEADERS: `authorization=${secrets.make('key of the collector')}`,
+    });
     const password = path.join(installation.dataDirectory, 'postgres-password');
     secrets.keep('password of the database', (await readFile(password, 'utf8')).trim());
     secrets.keep('default key', service.client.key);
@@ -63,6 +71,7 @@ describe('what the service writes at the level trace', () => {
 
   after(async () => {
     if (service.child.exitCode === null) await endWith(service, 'SIGTERM');
+    await collector.close();
     await installation.remove();
   });
 
@@ -275,5 +284,8 @@ describe('what the service writes at the level trace', () => {
     }
     assert.ok(written.includes('"code":"23514"'), 'the refusals of the database are in it');
     assert.deepEqual(secrets.leakedIn(written), []);
+    const exported = Buffer.concat(collector.bodies).toString('latin1');
+    assert.ok(exported.includes('messaging.destination.name'), 'spans were exported');
+    assert.deepEqual(secrets.leakedIn(exported), []);
   });
 });
