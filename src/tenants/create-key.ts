@@ -37,7 +37,8 @@ export const createOwnKey = defineOperation({
   name: 'CreateOwnKey',
   group: 'Account',
   summary: 'Create an API key of your tenant',
-  description: 'The key can have no scope, queue or limit beyond those of the caller, and lasts no longer.',
+  description:
+    'The key can have no scope, queue or payload beyond those of the caller, and lasts no longer. A caller with a limit on calls, jobs, parked leases or streams makes none.',
   scopes: ['manage'],
   http: [{ method: 'POST', path: '/v1/keys', status: 201 }],
   input: Own,

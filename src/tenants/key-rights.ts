@@ -5,12 +5,20 @@ import type { NewKeyFields } from './key-input.js';
 /** What a key may do. */
 export type KeyRights = Pick<NewKeyFields, 'scopes' | 'queues' | 'expiresAt' | 'limits'>;
 
+/** The one limit of which two keys do not have twice as much. */
+const SHARED: keyof Caller['limits'] = 'payloadBytes';
+
 /**
- * A caller never makes a key that may do more than itself or lasts longer, nor gets hold of one. Throws PERMISSION_DENIED naming what
- * is beyond the caller's own rights.
+ * A caller never makes a key that may do more than itself or lasts longer, nor gets hold of one; and one that may do only so much makes
+ * none, since with it the caller could do twice as much. Throws PERMISSION_DENIED naming what is beyond the caller's own rights.
+ * @param key with its id, when it exists
  */
-export function refuseBeyond(caller: Caller, key: KeyRights): void {
+export function refuseBeyond(caller: Caller, key: KeyRights & { readonly id?: string }): void {
   refuseWider(caller, key);
+  const addsUp = Object.keys(caller.limits).find((name) => name !== SHARED);
+  if (addsUp !== undefined && key.id !== caller.id) {
+    throw beyond(`limits.${addsUp}`, 'of the caller: who is bound by it makes no further key, and takes over none');
+  }
   const until = caller.expiresAt === undefined ? undefined : Math.round(caller.expiresAt * 1_000);
   if (until !== undefined && !(key.expiresAt !== undefined && key.expiresAt <= until)) {
     throw beyond('expiresAt', 'must not be after the end of the caller’s own credential');
