@@ -8,6 +8,7 @@ import { parkLoad, readLoad } from './loads/park.js';
 import { pickUpLoad } from './loads/pick-up.js';
 import type { Scene } from './loads/scene.js';
 import { streamLoad, unaryLoad } from './loads/streams.js';
+import { mortalLoad } from './loads/mortal.js';
 import { singleCycleLoad } from './loads/single-cycle.js';
 import { Tally } from './tally.js';
 
@@ -72,6 +73,8 @@ function run(load: Load, scene: Scene): Promise<void> {
       return ackLoad(load, scene);
     case 'cycle':
       return cycleLoad(load, scene);
+    case 'mortal':
+      return mortalLoad(load, scene);
     case 'single-cycle':
       return singleCycleLoad(load, scene);
     case 'pick-up':

@@ -102,6 +102,16 @@ export interface ReadLoad {
   readonly pauseMs: number;
 }
 
+/** Jobs with keys of their own that die at their first failure, and an administrative act for each batch of them. */
+export interface MortalLoad {
+  readonly kind: 'mortal';
+  readonly target: Target;
+  readonly queue: string;
+  readonly batch: number;
+  /** Jobs a second. */
+  readonly rate: number;
+}
+
 /** The service's own statements, enqueue, claim and ack in turn, on one connection, without HTTP and without batching. */
 export interface BareLoad {
   readonly kind: 'bare';
@@ -138,6 +148,7 @@ export type Load =
   | ParkLoad
   | FloodLoad
   | ReadLoad
+  | MortalLoad
   | StreamLoad
   | UnaryLoad
   | BareLoad;

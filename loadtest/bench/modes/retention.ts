@@ -18,25 +18,31 @@ const FINISHED_KEPT_SECONDS = 600;
 const GROWTH = 1.1;
 const SLOWER = 2;
 
-/** Whether pruning keeps up with what is finished, and what it does to leases. */
+/** Jobs a second that die, each with an idempotency key, and how many go with one administrative act. */
+const MORTALS = { rate: 100, batch: 10 };
+
+/** Whether pruning keeps up with what is finished, dead, keyed and written down, and what it does to leases. */
 export async function retention(rig: Rig): Promise<Table> {
   const service = await rig.service();
-  await service.queue('kept', { retainCompleted: `${RETAIN_SECONDS}s` });
+  const kept = `${RETAIN_SECONDS}s`;
+  await service.queue('kept', { retainCompleted: kept });
+  await service.queue('mortal', { retainDead: kept, idempotencyWindow: kept });
+  await query(service.url, AGE_ACTS);
   const target = targetOf(service);
-  const generators = [rig.generator(0), rig.generator(1)];
+  const generators = [rig.generator(0), rig.generator(1), rig.generator(2)];
   await generators[0]!.start({ ...fullCycle(target, { queues: ['kept'], batch: 20 }), rate: RATE });
   await generators[1]!.start({ kind: 'single-cycle', target, clients: 10, queue: 'probe', rate: PROBES });
+  await generators[2]!.start({ kind: 'mortal', target, queue: 'mortal', ...MORTALS });
   const seconds = rig.scale.long(SECONDS) / STRETCHES;
-  const [bodies, finished, all]: [number[], number[], Measured[]] = [[], [], []];
+  const series = { bodies: [] as number[], finished: [] as number[], dead: [] as number[], keys: [] as number[] };
+  const acts: number[] = [];
+  const all: Measured[] = [];
   for (let stretch = 1; stretch <= STRETCHES; stretch += 1) {
     all.push(await watch(rig, { services: [service], generators, seconds }));
-    const [rows] = await query<{ bodies: number; finished: number }>(
-      service.url,
-      'select (select count(*)::int from job) as bodies, (select count(*)::int from finished) as finished',
-    );
-    bodies.push(rows!.bodies);
-    finished.push(rows!.finished);
-    rig.say(`${rows!.bodies} bodies, ${rows!.finished} finished jobs`);
+    const [rows] = await query<Record<keyof typeof series | 'acts', number>>(service.url, COUNT);
+    for (const [name, values] of Object.entries(series)) values.push(rows![name as keyof typeof series]);
+    acts.push(rows!.acts);
+    rig.say(`kept: ${JSON.stringify(rows)}`);
   }
   await stopAll(rig, generators);
   const at = (second: number): number => Math.round((second / SECONDS) * STRETCHES);
@@ -48,12 +54,16 @@ export async function retention(rig: Rig): Promise<Table> {
   const [before, after] = [p99(0, RETAIN_SECONDS), p99(FINISHED_KEPT_SECONDS + RETAIN_SECONDS, SECONDS)];
   return {
     mode: 'retention',
-    title: `${RATE} jobs/s, completed jobs retained for ${RETAIN_SECONDS} s`,
+    title: `${RATE} jobs/s and ${MORTALS.rate} that die; completed and dead jobs, keys and audit events retained for ${RETAIN_SECONDS} s`,
     rows: [
       row('full cycle', mean(all.map((each) => rateOf(each, 'acked'))), 'jobs/s'),
+      row('jobs that died', mean(all.map((each) => rateOf(each, 'died'))), 'jobs/s'),
       ...growthRows(rig, {
-        bodies: bodies.slice(at(2 * RETAIN_SECONDS)),
-        finished: finished.slice(at(FINISHED_KEPT_SECONDS + RETAIN_SECONDS)),
+        bodies: series.bodies.slice(at(2 * RETAIN_SECONDS)),
+        'dead jobs': series.dead.slice(at(2 * RETAIN_SECONDS)),
+        'idempotency keys': series.keys.slice(at(2 * RETAIN_SECONDS)),
+        'audit events': acts.slice(at(4 * RETAIN_SECONDS)),
+        'finished jobs': series.finished.slice(at(FINISHED_KEPT_SECONDS + RETAIN_SECONDS)),
       }),
       row('lease p99 before anything is pruned', before, 'ms'),
       row(
@@ -63,13 +73,24 @@ export async function retention(rig: Rig): Promise<Table> {
         rig.scale.quick ? {} : atMost(Math.max(50, SLOWER * before), after, 'ms'),
       ),
     ],
-    series: { bodies, 'finished jobs': finished },
+    series: { ...series, 'audit events': acts },
     notes: [
       `a value of a series each ${seconds} s`,
       ...(rig.scale.quick ? ['too short for anything to be pruned: run it in full'] : []),
     ],
   };
 }
+
+// An audit log is kept for days: here each event is written down as one of 400 days ago but for the time that the others have. The first
+// are past that, so that the task that looks for them each minute, or seldom while there are none, begins at once.
+const AGE_ACTS = `create function stint.age_act() returns trigger language plpgsql
+as 'begin new.at = new.at - interval ''400 days'' + interval ''${RETAIN_SECONDS} seconds''; return new; end';
+create trigger age_act before insert on stint.audit_event for each row execute function stint.age_act();
+update stint.audit_event set at = at - interval '401 days'`;
+
+const COUNT = `select (select count(*)::int from stint.job) as bodies, (select count(*)::int from stint.finished) as finished,
+  (select count(*)::int from stint.dead) as dead, (select count(*)::int from stint.idempotency) as keys,
+  (select count(*)::int from stint.audit_event) as acts`;
 
 /** From when on rows are pruned as they come: the last ones are hardly more than the first. */
 function growthRows(rig: Rig, series: Readonly<Record<string, readonly number[]>>): Row[] {
