@@ -1,8 +1,11 @@
+import { Caller } from '../caller.js';
 import { Histogram } from '../histogram.js';
 import { stopAll, watch, type Measured } from '../measure.js';
 import { rateOf } from '../merge.js';
+import { type Receiver, startReceiver } from '../receiver.js';
 import { atMost, row, type Row, type Table } from '../report.js';
 import type { Rig } from '../rig.js';
+import type { BenchService } from '../service.js';
 import { query } from '../sql.js';
 import { mean } from '../statistics.js';
 import { fullCycle, targetOf } from './table.js';
@@ -21,27 +24,43 @@ const SLOWER = 2;
 /** Jobs a second that die, each with an idempotency key, and how many go with one administrative act. */
 const MORTALS = { rate: 100, batch: 10 };
 
-/** Whether pruning keeps up with what is finished, dead, keyed and written down, and what it does to leases. */
+/** How many rows there are of what is kept for a while, or until it is told. */
+const KEPT = {
+  bodies: 'job',
+  'finished jobs': 'finished',
+  'dead jobs': 'dead',
+  'idempotency keys': 'idempotency',
+  'audit events': 'audit_event',
+  'events to be told': 'event',
+} as const;
+type Kept = Record<keyof typeof KEPT, number[]>;
+const NAMES = Object.keys(KEPT) as (keyof typeof KEPT)[];
+
+/** Whether pruning keeps up with what is finished, dead, keyed, told and written down, and what it does to leases. */
 export async function retention(rig: Rig): Promise<Table> {
-  const service = await rig.service();
-  const kept = `${RETAIN_SECONDS}s`;
-  await service.queue('kept', { retainCompleted: kept });
-  await service.queue('mortal', { retainDead: kept, idempotencyWindow: kept });
-  await query(service.url, AGE_ACTS);
+  const receiver = await startReceiver();
+  try {
+    return await kept(rig, receiver);
+  } finally {
+    receiver.close();
+  }
+}
+
+async function kept(rig: Rig, receiver: Receiver): Promise<Table> {
+  const service = await rig.service({ env: { STINT_WEBHOOK_ALLOW_NETWORKS: '127.0.0.1/32' } });
+  await prepare(service, receiver);
   const target = targetOf(service);
   const generators = [rig.generator(0), rig.generator(1), rig.generator(2)];
   await generators[0]!.start({ ...fullCycle(target, { queues: ['kept'], batch: 20 }), rate: RATE });
   await generators[1]!.start({ kind: 'single-cycle', target, clients: 10, queue: 'probe', rate: PROBES });
   await generators[2]!.start({ kind: 'mortal', target, queue: 'mortal', ...MORTALS });
   const seconds = rig.scale.long(SECONDS) / STRETCHES;
-  const series = { bodies: [] as number[], finished: [] as number[], dead: [] as number[], keys: [] as number[] };
-  const acts: number[] = [];
+  const series = Object.fromEntries(NAMES.map((name) => [name, []])) as unknown as Kept;
   const all: Measured[] = [];
   for (let stretch = 1; stretch <= STRETCHES; stretch += 1) {
     all.push(await watch(rig, { services: [service], generators, seconds }));
-    const [rows] = await query<Record<keyof typeof series | 'acts', number>>(service.url, COUNT);
-    for (const [name, values] of Object.entries(series)) values.push(rows![name as keyof typeof series]);
-    acts.push(rows!.acts);
+    const [rows] = await query<Record<keyof Kept, number>>(service.url, COUNT);
+    for (const name of NAMES) series[name].push(rows![name]);
     rig.say(`kept: ${JSON.stringify(rows)}`);
   }
   await stopAll(rig, generators);
@@ -58,12 +77,14 @@ export async function retention(rig: Rig): Promise<Table> {
     rows: [
       row('full cycle', mean(all.map((each) => rateOf(each, 'acked'))), 'jobs/s'),
       row('jobs that died', mean(all.map((each) => rateOf(each, 'died'))), 'jobs/s'),
+      row('deaths told to a webhook', receiver.received, 'deliveries'),
+      row('most events that waited to be told', Math.max(...series['events to be told']), 'events'),
       ...growthRows(rig, {
         bodies: series.bodies.slice(at(2 * RETAIN_SECONDS)),
-        'dead jobs': series.dead.slice(at(2 * RETAIN_SECONDS)),
-        'idempotency keys': series.keys.slice(at(2 * RETAIN_SECONDS)),
-        'audit events': acts.slice(at(4 * RETAIN_SECONDS)),
-        'finished jobs': series.finished.slice(at(FINISHED_KEPT_SECONDS + RETAIN_SECONDS)),
+        'dead jobs': series['dead jobs'].slice(at(2 * RETAIN_SECONDS)),
+        'idempotency keys': series['idempotency keys'].slice(at(2 * RETAIN_SECONDS)),
+        'audit events': series['audit events'].slice(at(4 * RETAIN_SECONDS)),
+        'finished jobs': series['finished jobs'].slice(at(FINISHED_KEPT_SECONDS + RETAIN_SECONDS)),
       }),
       row('lease p99 before anything is pruned', before, 'ms'),
       row(
@@ -73,7 +94,7 @@ export async function retention(rig: Rig): Promise<Table> {
         rig.scale.quick ? {} : atMost(Math.max(50, SLOWER * before), after, 'ms'),
       ),
     ],
-    series: { ...series, 'audit events': acts },
+    series,
     notes: [
       `a value of a series each ${seconds} s`,
       ...(rig.scale.quick ? ['too short for anything to be pruned: run it in full'] : []),
@@ -88,9 +109,24 @@ as 'begin new.at = new.at - interval ''400 days'' + interval ''${RETAIN_SECONDS}
 create trigger age_act before insert on stint.audit_event for each row execute function stint.age_act();
 update stint.audit_event set at = at - interval '401 days'`;
 
-const COUNT = `select (select count(*)::int from stint.job) as bodies, (select count(*)::int from stint.finished) as finished,
-  (select count(*)::int from stint.dead) as dead, (select count(*)::int from stint.idempotency) as keys,
-  (select count(*)::int from stint.audit_event) as acts`;
+const COUNT = `select ${NAMES.map((name) => `(select count(*)::int from stint.${KEPT[name]}) as "${name}"`).join(', ')}`;
+
+/** What waits for its webhook is kept as the rest is, and not for the hour that it has otherwise. */
+const KEEP_DELIVERIES = `update stint.queue set retain_completed = ${RETAIN_SECONDS * 1_000}
+where id = (select queue_id from stint.webhook)`;
+
+async function prepare(service: BenchService, { url }: Receiver): Promise<void> {
+  const time = `${RETAIN_SECONDS}s`;
+  await service.queue('kept', { retainCompleted: time });
+  await service.queue('mortal', { retainDead: time, idempotencyWindow: time });
+  const caller = new Caller(service.base, service.key);
+  const hook = JSON.stringify({ url, events: ['job.dead'], maxInFlight: 16 });
+  const { status, text } = await caller.call('PUT', '/v1/webhooks/deaths', hook);
+  await caller.close();
+  if (status >= 300) throw new Error(`the webhook was not made: ${status} ${text}`);
+  await query(service.url, KEEP_DELIVERIES);
+  await query(service.url, AGE_ACTS);
+}
 
 /** From when on rows are pruned as they come: the last ones are hardly more than the first. */
 function growthRows(rig: Rig, series: Readonly<Record<string, readonly number[]>>): Row[] {
