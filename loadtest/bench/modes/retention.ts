@@ -117,7 +117,7 @@ where id = (select queue_id from stint.webhook)`;
 
 async function prepare(service: BenchService, { url }: Receiver): Promise<void> {
   const time = `${RETAIN_SECONDS}s`;
-  await service.queue('kept', { retainCompleted: time });
+  for (const queue of ['kept', 'probe']) await service.queue(queue, { retainCompleted: time });
   await service.queue('mortal', { retainDead: time, idempotencyWindow: time });
   const caller = new Caller(service.base, service.key);
   const hook = JSON.stringify({ url, events: ['job.dead'], maxInFlight: 16 });
