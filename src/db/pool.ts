@@ -63,7 +63,8 @@ export class Connections {
   private readonly broken = new WeakSet<pg.ClientBase>();
   /** A pooler tells the driver a number of its own. */
   private readonly backends = new WeakMap<pg.ClientBase, number>();
-  private open = 0;
+  /** Those that are ready for use. One may be lost before it is: then it is removed and was never connected. */
+  private readonly open = new Set<pg.ClientBase>();
   private closing = false;
   private onClosed: (() => void) | undefined;
 
@@ -88,14 +89,14 @@ export class Connections {
       ...awaited,
     });
     this.pool.on('connect', (client) => {
-      this.open += 1;
+      this.open.add(client);
       // For as long as the client lives: an error may come in the very chunk that ends its connecting or its last query, between two
       // owners, and an error event that nobody listens to would end the process (C28).
       client.on('error', () => this.broken.add(client));
     });
-    this.pool.on('remove', () => {
-      this.open -= 1;
-      if (this.open === 0) this.onClosed?.();
+    this.pool.on('remove', (client) => {
+      this.open.delete(client);
+      if (this.open.size === 0) this.onClosed?.();
     });
     this.pool.on('error', (error) => {
       if (!this.closing) this.options.onLost(this.name, error);
@@ -156,7 +157,7 @@ export class Connections {
     this.closing = true;
     const closed = new Promise<void>((resolve) => (this.onClosed = resolve));
     await this.pool.end();
-    if (this.open > 0) await Promise.race([closed, pause(CLOSE_MS, undefined, { ref: false })]);
+    if (this.open.size > 0) await Promise.race([closed, pause(CLOSE_MS, undefined, { ref: false })]);
   }
 
   /** Gives a new connection its settings, by a statement: a pooler refuses those of the start, or drops them in silence. */
