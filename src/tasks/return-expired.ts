@@ -5,12 +5,13 @@ const MOST = 1_000;
 
 /**
  * Ends leases that have run out: the attempt is spent; the job is ready again at once, dead, or cancelled if that was asked. Each run
- * says when the next of them runs out, so that a turn that comes later is late only for a lease shorter than the pause before it.
+ * says when the next of them runs out, so that a turn is late only for a lease that is shorter than the pause before it, and by less than a
+ * second: no lease is shorter than one.
  */
 export const returnExpired: Task = {
   name: 'return-expired',
   every: 1_000,
-  whenIdle: 1_800,
+  whenIdle: 1_700,
   share: 0.1,
   run: async ({ database, wakeups, endings, queues }) => {
     const found = await database.tasks.query<Returned | Upcoming>(RETURN, [MOST]);

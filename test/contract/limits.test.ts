@@ -354,6 +354,8 @@ test('limits that are set, changed or taken away hold on every instance within 5
 test('parked leases that the limit is lowered below go on, and the next is refused', async () => {
   const { client, change } = await tenantWith({ parkedLeases: 10 });
   const waiting = [1, 2].map(() => client.post('/v1/queues/q/lease', { wait: '20s' }));
+  const parked = async () => /^stint_parked_leases 2$/m.test(await (await fetch(`${service.base}/metrics`)).text());
+  await until('both wait', parked);
   await change({ limits: { parkedLeases: 1 } });
   const next = (): Promise<Answer> => client.post('/v1/queues/q/lease', { wait: '100ms' });
   await refusedAtLast('the next is refused', next, exceeded(/1 parked lease at once/));
