@@ -29,7 +29,8 @@ describe('500 long polls on a pool of one connection (C30)', () => {
           `select pid from pg_stat_activity where application_name like 'stint %' and datname = current_database() and state <> 'idle'`,
         );
         const { text } = await client.get('/metrics');
-        return busy.length === 0 && /^stint_pool_waiting\{[^}]*pool="ordinary"[^}]*\} 0$/m.test(text);
+        const parked = text.includes(`\nstint_parked_leases ${POLLS}\n`);
+        return parked && busy.length === 0 && /^stint_pool_waiting\{[^}]*pool="ordinary"[^}]*\} 0$/m.test(text);
       });
       const began = performance.now();
       assert.equal((await client.get('/v1/queues?limit=10')).status, 200);
