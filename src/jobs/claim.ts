@@ -111,7 +111,9 @@ export async function moveBodiless(connections: Connections, claimed: readonly C
 // taken (their waiter has enough, or its reply is full) are free again at the commit. Rows of `ready` are never updated, so a
 // locked row is there to be deleted: the delete takes exactly the rows of `kept`, and if it ever did not, the division by zero
 // undoes everything. A claim is durable before its reply: it must not be run with synchronous_commit off. A job that stands in
-// lease already (it never should) is passed over, so that it cannot fail the claim of all the others.
+// lease already (it never should) is passed over, so that it cannot fail the claim of all the others; `on conflict` would cost a
+// speculative insert a row. Instants are told by `date_part`, a double that is within half a microsecond until 2106, and is
+// rounded: `extract` computes in decimals, 0.3 µs each.
 // `offset 0` keeps the look-up of job an index condition, also in a plan made while it was empty.
 const CLAIM: Statement = {
   name: 'claim',
@@ -174,8 +176,7 @@ leased as (
     clock.at + k.max_lease_duration * interval '1 millisecond',
     clock.at + least(k.duration, k.max_lease_duration) * interval '1 millisecond'
   from clock, agreed, kept k
-  where agreed.yes = 1
-  on conflict (job_id) do nothing
+  where agreed.yes = 1 and (select standing.epoch from lease standing where standing.job_id = k.job_id) is null
   returning *
 ),
 counted as (
@@ -192,13 +193,13 @@ spent as (
 )
 select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.epoch, l.attempt, l.duration, l.size, l.rank,
   q.name as queue, coalesce(l.max_attempts, q.max_attempts) as "maxAttempts",
-  (extract(epoch from l.lease_expires_at) * 1000000)::float8 as "leaseExpiresAt",
+  round(date_part('epoch', l.lease_expires_at) * 1000000) as "leaseExpiresAt",
   job.id is not null as "hasBody", job.kind,
   case when job.is_json then convert_from(job.payload, 'UTF8') end as payload,
   case when not job.is_json then job.payload end as "payloadBytes",
   job.content_type as "contentType", job.headers,
-  (extract(epoch from job.created_at) * 1000000)::float8 as "enqueuedAt",
-  (extract(epoch from job.run_at) * 1000000)::float8 as "runAt",
+  round(date_part('epoch', job.created_at) * 1000000) as "enqueuedAt",
+  round(date_part('epoch', job.run_at) * 1000000) as "runAt",
   e.error, e.outcome::text as "errorOutcome", e.attempt as "errorAttempt",
   case when row_number() over () = 1 then (
     select json_agg(json_build_array(lane.queue_id, lane.rank, lane.pos, lane.rows))
@@ -206,7 +207,7 @@ select l.job_id as "jobId", l.queue_id as "queueId", l.lease_id as "leaseId", l.
   case when row_number() over () = 1 then (
     select json_agg(json_build_array(look.queue_id, look.rows))
     from (select p.queue_id, count(*) as rows from picked p group by p.queue_id) look) end as found,
-  case when row_number() over () = 1 then (extract(epoch from l.leased_at) * 1000000)::float8 end as "leasedAt"
+  case when row_number() over () = 1 then round(date_part('epoch', l.leased_at) * 1000000) end as "leasedAt"
 from leased l
 join queue q on q.id = l.queue_id
 left join lateral (select * from job where job.id = l.job_id offset 0) job on true

@@ -84,7 +84,8 @@ async function handBack(
 // Locks the lease rows in the order of their keys (sorted by the caller; primary key of lease). A lease that has run out is not
 // ended here, noticed or not, but for an undelivered one, which nobody holds. The retry policy: min(max, initial * factor^(n-1)) or
 // the n-th of the fixed delays, lengthened by up to `jitter`; powers that would overflow are seen by their logarithm first.
-// `offset 0` keeps the look-up of job an index condition, also in a plan made while it was empty.
+// `offset 0` keeps the look-up of job an index condition, also in a plan made while it was empty. `width_bucket` finds a job's place in
+// the sorted array by halves.
 const HAND_BACK: Statement = {
   name: 'hand-back',
   text: `with clock as materialized (select clock_timestamp() as at),
@@ -92,9 +93,9 @@ gone as (
   delete from lease
   where job_id = any($1::uuid[])
     and queue_id = any(array(select q.id from queue q where q.id = any($2::int[]) and q.closed_at is null))
-    and lease_id = ($3::bigint[])[array_position($1::uuid[], job_id)]
-    and (lease_expires_at > (select at from clock) or ($4::lease_end[])[array_position($1::uuid[], job_id)] = 'undelivered')
-  returning lease.*, array_position($1::uuid[], job_id) as place
+    and lease_id = ($3::bigint[])[width_bucket(job_id, $1::uuid[])]
+    and (lease_expires_at > (select at from clock) or ($4::lease_end[])[width_bucket(job_id, $1::uuid[])] = 'undelivered')
+  returning lease.*, width_bucket(job_id, $1::uuid[]) as place
 ),
 told as (
   select g.*, ($4::lease_end[])[place] as ended, ($5::bigint[])[place] as delay, ($6::boolean[])[place] as final,
