@@ -15,7 +15,7 @@ export interface PlantedText {
   readonly rewrite: (text: string) => string;
 }
 
-const THIS_LEASE = 'and lease_id = ($3::bigint[])[array_position($1::uuid[], job_id)]';
+const THIS_LEASE = 'and lease_id = ($3::bigint[])[width_bucket(job_id, $1::uuid[])]';
 
 const FIRST_ROW =
   'select null::int as ord, (extract(epoch from at) * 1000000)::float8 as now, null::float8 as "dueAt", null as fault from clock';
