@@ -111,8 +111,8 @@ export async function moveBodiless(connections: Connections, claimed: readonly C
 // taken (their waiter has enough, or its reply is full) are free again at the commit. Rows of `ready` are never updated, so a
 // locked row is there to be deleted: the delete takes exactly the rows of `kept`, and if it ever did not, the division by zero
 // undoes everything. A claim is durable before its reply: it must not be run with synchronous_commit off. A job that stands in
-// lease already (it never should) is passed over, so that it cannot fail the claim of all the others; `on conflict` would cost a
-// speculative insert a row. Instants are told by `date_part`, a double that is within half a microsecond until 2106, and is
+// lease already (it never should) is passed over, so that it cannot fail the claim of all the others; why by a scalar sub-select
+// stands with the ack. Instants are told by `date_part`, a double that is within half a microsecond until 2106, and is
 // rounded: `extract` computes in decimals, 0.3 µs each.
 // `offset 0` keeps the look-up of job an index condition, also in a plan made while it was empty.
 const CLAIM: Statement = {
